@@ -22,6 +22,7 @@ pub struct FileMap<D> {
     bytes: D,
     /// A bit for each page that is damaged; empty if none is, which is all that lookups test.
     damaged: Box<[u64]>,
+    has_unknown_pages: bool,
 }
 
 impl<D: AsRef<[u8]>> FileMap<D> {
@@ -48,8 +49,14 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     }
 
     fn with_index(index: MapIndex, bytes: D) -> Self {
-        let mut map = Self { index, bytes, damaged: Box::default() };
-        let damaged: Vec<u64> = (0..map.index.pages()).filter(|&page| map.check_page(page).is_err()).collect();
+        let mut map = Self { index, bytes, damaged: Box::default(), has_unknown_pages: false };
+        let mut damaged = Vec::new();
+        for page in 0..map.index.pages() {
+            match map.check_page(page) {
+                Ok(state) => map.has_unknown_pages |= state == State::Unknown,
+                Err(_) => damaged.push(page),
+            }
+        }
         if !damaged.is_empty() {
             let mut bits = vec![0; map.index.pages().div_ceil(64) as usize];
             for page in damaged {
@@ -72,6 +79,13 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     pub fn problems(&self) -> impl Iterator<Item = MapError> + '_ {
         let pages = (0..self.index.pages()).filter(|&page| self.is_damaged(page));
         pages.filter_map(|page| self.check_page(page).err())
+    }
+
+    /// Returns whether entries were lost before the map was written: its pages are sound, and say that every covered
+    /// file may have their keys.
+    #[must_use]
+    pub const fn has_unknown_pages(&self) -> bool {
+        self.has_unknown_pages
     }
 
     /// The bytes of the map.
@@ -113,13 +127,13 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         self.view().is_damaged(page)
     }
 
-    fn check_page(&self, page: u64) -> Result<(), MapError> {
+    fn check_page(&self, page: u64) -> Result<State, MapError> {
         let (view, length) = (self.view(), MapError::Damaged { page, what: "too short" });
         let own = view.page(page).ok_or(length.clone())?;
         let trailer = self.index.check(own.bytes, page)?;
         let sound = match trailer.state {
             State::Whole => own,
-            State::Unknown => return Ok(()),
+            State::Unknown => return Ok(State::Unknown),
             State::Outgrown => {
                 let elsewhere = own.elsewhere().and_then(|(offset, bytes)| view.tail(offset, bytes));
                 let outgrown = elsewhere.ok_or(MapError::Damaged { page, what: "its entries are not in the tail" })?;
@@ -129,9 +143,14 @@ impl<D: AsRef<[u8]>> FileMap<D> {
                 Page { bytes: outgrown, ..own }
             }
         };
-        let is_sound = |place: ListPlace| view.list(place).is_some();
+        // Forged pages can name the same bytes again and again.
+        let mut list_bytes = 0;
+        let is_sound = |place: ListPlace| {
+            list_bytes += u64::from(place.bytes);
+            list_bytes <= self.index.tail_bytes && view.list(place).is_some()
+        };
         if sound.list_places().all(is_sound) {
-            Ok(())
+            Ok(trailer.state)
         } else {
             Err(MapError::Damaged { page, what: "a list of it is damaged" })
         }

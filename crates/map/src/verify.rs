@@ -130,6 +130,10 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
     fn verify_entries(&mut self, bytes: &[u8], trailer: PageTrailer) -> io::Result<Result<(u64, u64), MapError>> {
         let shape = &self.index.shape;
         let page = Page { bytes, shape };
+        // Forged pages can name the same bytes again and again.
+        if page.list_places().map(|list| u64::from(list.bytes)).sum::<u64>() > self.index.tail_bytes {
+            return Ok(Err(self.damaged("its lists are longer than the tail")));
+        }
         let (mut next, mut lists, mut entries) = (0, page.list_places(), 0);
         for line in 0..shape.lines {
             let (mut wrong, mut before) = (None, None);

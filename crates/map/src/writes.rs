@@ -13,7 +13,9 @@ const COUNTER_BITS: u32 = 40;
 /// number to other keys, and a map of the lost one would lose them. So the epoch is part of the number: take a new one,
 /// and make it durable, each time the store is opened for writing, and for each clone of the store.
 ///
-/// The counter may count flushes, or be the sequence number of an entry: a flush then writes an interval of numbers.
+/// The counter may count flushes, or be the sequence number of an entry: a flush then writes an interval of numbers. An
+/// entry keeps the epoch in which it was written, so store the sequence number at which each epoch begins. When the
+/// counter is full, take a new epoch.
 ///
 /// ```
 /// use sstfilter_map::WriteId;
@@ -104,6 +106,29 @@ impl Writes {
     #[must_use]
     pub fn including(self, other: Self) -> Self {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
+    }
+
+    /// Returns what the map of a flush of these writes covers: also the numbers after `previous`, which belong to no
+    /// flush, or all smaller ones if there is none. `previous` is the last number of the flush that joins the store
+    /// before this one, whether it has joined by now or not.
+    ///
+    /// ```
+    /// use sstfilter_map::{WriteId, Writes};
+    ///
+    /// let [last, lost, next] = [(1, 17), (1, 18), (2, 1)].map(|(epoch, number)| WriteId::new(epoch, number).unwrap());
+    /// let covered = Writes::of(next).after(Some(last));
+    /// assert!(covered.first() == lost && covered.last() == next);
+    /// ```
+    #[must_use]
+    pub fn after(self, previous: Option<WriteId>) -> Self {
+        let first = previous.map_or(WriteId::MIN, WriteId::next);
+        Self { first: self.first.min(first), ..self }
+    }
+
+    /// Returns the part from `first` to `last`; `None` if there is none.
+    #[must_use]
+    pub fn within(self, first: WriteId, last: WriteId) -> Option<Self> {
+        Self::new(self.first.max(first), self.last.min(last))
     }
 
     /// Returns whether the intervals have a number in common.

@@ -112,6 +112,9 @@ pub struct MapStats {
     pub false_candidates: u64,
     /// Files searched in vain that no map covers, but a new one could; with maps of writes, all that no map covers.
     pub false_reads: u64,
+    /// Edits that added a file whose smallest or largest key was not among its writes, so that the view dropped its
+    /// maps of writes: a number was given to two flushes, or a file states wrong writes.
+    pub dropped: u64,
 }
 
 impl MapStats {
@@ -122,5 +125,6 @@ impl MapStats {
         visit("file_map_candidates_total", self.candidates);
         visit("file_map_false_candidates_total", self.false_candidates);
         visit("file_map_false_reads_total", self.false_reads);
+        visit("file_map_dropped_total", self.dropped);
     }
 }

@@ -175,10 +175,11 @@ impl Engine {
     fn open(directory: &Path, max_entries: u64) -> Fallible<Self> {
         let store = FilterStore::default().without_filters();
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
-        let (mut epoch, mut tables, mut ids) = (1, BTreeMap::new(), Vec::new());
+        let (mut epoch, mut flushed, mut tables, mut ids) = (1, None, BTreeMap::new(), Vec::new());
         for (number, line) in manifest.lines().enumerate() {
             match *line.split(' ').collect::<Vec<_>>() {
                 ["epoch", last] => epoch = last.parse::<u32>()? + 1,
+                ["flushed", last] => flushed = Some(WriteId::from_stored(last.parse()?)),
                 ["map", id] => ids.push(id),
                 ["table", id, level, first, last, description] => {
                     let [first, last] = [first, last].map(|write| write.parse().map(WriteId::from_stored));
@@ -202,6 +203,7 @@ impl Engine {
         let options = MapOptions::for_entries(max_entries, FalsePositiveRate::ONE_PERCENT)?;
         let (compaction, maps) = (Cost::default(), Cost::default());
         let (memtable, view) = (BTreeMap::new(), FilterView::new(&store).edited(edit)?);
+        let view = flushed.map_or(view.clone(), |last| view.with_flushed(last));
         let (compacted, directory) = (Default::default(), directory.to_owned());
         let mut engine = Self {
             directory,
@@ -256,12 +258,13 @@ impl Engine {
         let table = builder.finish(&self.directory, Writes::of(number))?;
         let begin = processor_time();
         // The map of the flush, before the table is in the view.
-        let (covered, map, mut bytes) = (self.view.writes_of_flush(number), FileId::random(), Vec::new());
+        let covered = Writes::of(number).after(self.view.flushed());
+        let (map, mut bytes) = (FileId::random(), Vec::new());
         let mut builder = MapBuilder::new(self.store.filters(), self.options);
         builder.add_writes(covered, self.hashes(entries.iter().map(|(key, _)| &key[..])));
         builder.finish(map, &mut bytes)?;
         self.maps.time += processor_time().saturating_sub(begin);
-        self.apply(&[], &[(0, table)])?;
+        self.apply(&[], &[(0, table)], Some(number))?;
         self.publish_map(map, bytes, &[])?;
         self.merge_maps()
     }
@@ -309,7 +312,12 @@ impl Engine {
     }
 
     /// Makes an edit durable, then its view current.
-    fn apply(&mut self, old: &[(u32, Arc<OpenTable>)], new: &[(u32, Arc<OpenTable>)]) -> Fallible<()> {
+    fn apply(
+        &mut self,
+        old: &[(u32, Arc<OpenTable>)],
+        new: &[(u32, Arc<OpenTable>)],
+        flushed: Option<WriteId>,
+    ) -> Fallible<()> {
         let edit = old.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.remove(*level, table));
         let edit = new.iter().fold(edit, |edit, (level, table)| edit.add(*level, table.clone()));
         let view = self.view.edited(edit)?;
@@ -319,8 +327,10 @@ impl Engine {
             let description = hex(&table.filters.metadata().encode());
             Some(format!("table {id} {level} {} {} {description}\n", writes.first().get(), writes.last().get()))
         });
-        self.log(&gone.chain(added).collect::<String>())?;
-        self.view = view;
+        // With the table of the flush, so that no crash comes between.
+        let last = flushed.iter().map(|last| format!("flushed {}\n", last.get()));
+        self.log(&gone.chain(added).chain(last).collect::<String>())?;
+        self.view = flushed.map_or(view.clone(), |last| view.with_flushed(last));
         Ok(old.iter().try_for_each(|(_, table)| fs::remove_file(OpenTable::path(&self.directory, table.id)))?)
     }
 
@@ -352,7 +362,7 @@ impl Engine {
 
         let at = |level: u32, tables: Vec<Arc<OpenTable>>| tables.into_iter().map(move |table| (level, table));
         let old: Vec<_> = at(level, taken).chain(at(level + 1, met)).collect();
-        self.apply(&old, &at(level + 1, new).collect::<Vec<_>>())
+        self.apply(&old, &at(level + 1, new).collect::<Vec<_>>(), None)
     }
 
     /// Merges tables, the newest first, with a run of older ones that do not overlap.

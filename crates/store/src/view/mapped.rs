@@ -32,10 +32,12 @@ pub(crate) enum Count {
     FalseCandidates,
     /// Files that no map covers, searched in vain.
     FalseReads,
+    /// Edits that dropped the maps of writes.
+    Dropped,
 }
 
 impl Count {
-    pub(crate) const ALL: usize = Self::FalseReads as usize + 1;
+    pub(crate) const ALL: usize = Self::Dropped as usize + 1;
 }
 
 /// A place in the order of a lookup: newer files come first.

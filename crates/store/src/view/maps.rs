@@ -23,11 +23,11 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// Either all are maps of files, or all are maps of writes. Maps of writes exclude files that
     /// [state their writes](FileFilters::with_writes), at all levels. The view drops them if a file is added whose
-    /// smallest or largest key is not among its writes. A map that was [written anew from keys](Self::write_map_for) is
-    /// for the view that wrote it, and later ones.
+    /// smallest or largest key is not among its writes, and [counts](Self::map_stats) that. A map of writes is for the
+    /// view in which it was written, and later ones: an older view may have entries that are in no map by then.
     ///
-    /// Maps may be older or newer than the view: what they cover besides its files does not matter. Files that they do
-    /// not cover, that are added later, or that have range tombstones, are searched as in a view without maps.
+    /// Maps of files may be older or newer than the view: what they cover besides its files does not matter. Files that
+    /// they do not cover, that are added later, or that have range tombstones, are searched as in a view without maps.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 const MIN_LOOKUPS: u64 = 10_000;
 
 pub(super) fn is_damaged(map: &FileMap<Bytes>) -> bool {
-    map.problems().next().is_some()
+    map.has_unknown_pages() || map.problems().next().is_some()
 }
 
 impl<F> FilterView<F> {
@@ -176,6 +176,7 @@ impl<F> FilterView<F> {
             candidates: sum(Count::Candidates),
             false_candidates: sum(Count::FalseCandidates),
             false_reads: sum(Count::FalseReads),
+            dropped: sum(Count::Dropped),
         }
     }
 
@@ -245,7 +246,7 @@ impl MapPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapReason {
-    /// A map has damaged pages. [`FilterView::write_map`] asks for the keys of its files.
+    /// A map has damaged or unknown pages. [`FilterView::write_map`] asks for the keys of its files.
     Damaged,
     /// No map covers so many files; maps of writes cover some of the writes that so many files state, but not all.
     UncoveredFiles(usize),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::Filters;
 use sstfilter::internal::StripedCounters;
-use sstfilter_map::WriteSet;
+use sstfilter_map::{WriteId, WriteSet};
 
 use super::chunk::{Age, Member};
 use super::config::Config;
@@ -46,6 +46,8 @@ pub struct FilterView<F> {
     pub(super) mapped: Option<Arc<Mapped<F>>>,
     /// Maps of writes. A view has either these or the others.
     pub(super) writes: Option<Arc<WriteSet<Bytes>>>,
+    /// The last write of all flushes that have joined the view.
+    pub(super) flushed: Option<WriteId>,
 }
 
 /// The files that a flush or a compaction adds and removes at once.
@@ -119,7 +121,7 @@ impl<F> FilterView<F> {
     #[must_use]
     pub fn new(store: &FilterStore) -> Self {
         let counts = Arc::new(StripedCounters::new(Count::ALL));
-        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None, writes: None }
+        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None, writes: None, flushed: None }
     }
 
     /// Returns the hash and the parts of keys that lookups probe for.
@@ -182,6 +184,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         };
         let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
         let writes = self.writes.clone().filter(|set| self.find_lost_key(set, coming).is_none());
+        if self.writes.is_some() && writes.is_none() {
+            self.counts.of_thread().add(Count::Dropped as usize, 1);
+        }
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         // All removals first, because an addition may name a file that the edit also removes.
         for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
@@ -229,6 +234,7 @@ impl<F> Clone for FilterView<F> {
             counts: self.counts.clone(),
             mapped: self.mapped.clone(),
             writes: self.writes.clone(),
+            flushed: self.flushed,
         }
     }
 }

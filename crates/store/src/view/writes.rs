@@ -19,31 +19,33 @@ impl<F> FilterView<F> {
 }
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// Returns what the map of a flush covers whose number is `last`, before its file is added to the view: its own
-    /// numbers, and those between that belong to no flush. Pass it with the hashes of all of the flush's keys to
-    /// [`MapBuilder::add_writes`].
-    ///
-    /// Flushes must join the view in the order of their numbers.
+    /// Returns the view, with the knowledge that all flushes up to the number `last` have joined: their files, or what
+    /// compactions made of these, are in it. Maps that are [written anew](Self::write_map_for) cover no write after it.
+    /// Call it with each edit that adds the file of a flush, and after a restart; store the number in the manifest with
+    /// the file.
     #[must_use]
-    pub fn writes_of_flush(&self, last: WriteId) -> Writes {
-        let known = self.all_files().map(|(_, file)| file.writes().map(Writes::last));
-        let covered = self.writes.iter().filter_map(|set| set.covered().last()).map(|writes| Some(writes.last()));
-        // A file that does not state its writes may have any, so that nothing is known of the numbers between.
-        let greatest = known.chain(covered).try_fold(None, |greatest, last| Some(greatest.max(Some(last?))));
-        let first = greatest.map_or(last, |greatest| greatest.map_or(WriteId::MIN, WriteId::next));
-        Writes::new(first, last).unwrap_or(Writes::of(last))
+    pub fn with_flushed(&self, last: WriteId) -> Self {
+        Self { flushed: self.flushed.max(Some(last)), ..self.clone() }
+    }
+
+    /// Returns the last write of all flushes that have joined, as [`with_flushed`](Self::with_flushed) was told.
+    #[must_use]
+    pub const fn flushed(&self) -> Option<WriteId> {
+        self.flushed
     }
 
     /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that
     /// it replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then
     /// current.
     ///
-    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise the map is written anew: `hashes` returns the hashes of
-    /// all keys of a file, deleted keys too, which take 8 bytes each.
+    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise a map is written anew: `hashes` returns the hashes of all
+    /// keys of a file, deleted keys too. They take up to 16 bytes for each key of the files with these writes: of
+    /// damaged maps, of files that no map covers, or below the first write of the files above the last level.
     ///
     /// # Errors
     ///
-    /// Those of `sink` and `hashes`, and [`MapError`] if the view has no files or maps for this reason.
+    /// Those of `sink` and `hashes`, and [`MapError`] if the view has no files or maps for this reason, or does not
+    /// know which flushes [have joined](Self::with_flushed).
     pub fn write_map_for(
         &self,
         reason: MapReason,
@@ -53,23 +55,26 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
     ) -> io::Result<(MapReport, Vec<FileId>)> {
         let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
-        let (report, replaced) = match reason {
+        let (hull, replaced): (_, Vec<_>) = match reason {
             MapReason::Tier(newest) => {
                 let merged = maps.get(maps.len().saturating_sub(newest)..).unwrap_or_default();
                 let mut merge = MapMerge::new(options).with_floor(self.floor());
                 merged.iter().try_for_each(|old| merge.add_loaded(old, |_| true))?;
-                (merge.finish(map, sink)?, merged.iter().collect::<Vec<_>>())
+                let replaced = merged.iter().map(|old| old.index().map_id()).collect();
+                return Ok((merge.finish(map, sink)?, replaced));
             }
             MapReason::Garbage(_) => {
-                let builder = self.builder_from_keys(options, &[self.below_floor()], hashes)?;
-                (builder.finish(map, sink)?, self.maps_below_floor().collect())
+                let below = self.floor().get().checked_sub(1).map(WriteId::from_stored);
+                (below.and_then(|last| Writes::new(WriteId::MIN, last)), self.maps_below_floor().collect())
             }
-            _ => {
-                let above = self.greatest().and_then(|greatest| Writes::new(self.floor(), greatest));
-                let parts: Vec<_> = self.below_floor().into_iter().chain(above).map(Some).collect();
-                (self.builder_from_keys(options, &parts, hashes)?.finish(map, sink)?, maps.iter().collect())
+            MapReason::Damaged => {
+                let damaged: Vec<_> = maps.iter().filter(|map| is_damaged(map)).collect();
+                let writes = damaged.iter().flat_map(|map| map.index().writes()).copied();
+                (writes.reduce(Writes::including), damaged)
             }
+            _ => (self.uncovered_writes().reduce(Writes::including), Vec::new()),
         };
+        let report = self.builder_from_keys(options, hull, hashes)?.finish(map, sink)?;
         Ok((report, replaced.iter().map(|old| old.index().map_id()).collect()))
     }
 
@@ -81,8 +86,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         }
         let set = Arc::new(WriteSet::new(maps));
         let files = self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files);
-        // Files that were covered before have been compared: a flush must not look up the keys of all files.
-        let is_new = |file: &&F| (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
+        // Files that were covered before have been compared, if their maps are still there: a flush must not look up
+        // the keys of all files.
+        let is_kept = |old: &Arc<FileMap<Bytes>>| maps.iter().any(|map| Arc::ptr_eq(map, old));
+        let are_kept = self.writes.iter().flat_map(|set| set.maps()).all(is_kept);
+        let is_new =
+            |file: &&F| !are_kept || (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
         match self.find_lost_key(&set, files.map(AsRef::as_ref).filter(is_new)) {
             Some(error) => Err(error),
             None => Ok(Self { mapped: None, writes: Some(set), ..self.clone() }),
@@ -118,17 +127,20 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
         let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
-        if maps.iter().any(|map| is_damaged(map)) {
+        let has_joined = |first: WriteId| self.flushed.is_some_and(|last| first <= last);
+        let is_due = |map: &FileMap<Bytes>| {
+            is_damaged(map) && map.index().writes().first().is_some_and(|writes| has_joined(writes.first()))
+        };
+        if maps.iter().any(|map| is_due(map)) {
             return Some(MapReason::Damaged);
         }
-        let is_uncovered = |file: &FileFilters| file.writes_in_maps().is_some_and(|writes| !self.covers(writes));
-        let uncovered = self.all_files().filter(|(_, file)| is_uncovered(file)).count();
+        let uncovered = self.uncovered_writes().count();
         if uncovered > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(uncovered));
         }
         let entries = self.maps_below_floor().map(|map| map.index().entries()).sum();
         let keys = self.keys_below_floor();
-        if keys.is_some_and(|keys| entries as f64 > policy.garbage * keys as f64) {
+        if self.flushed.is_some() && keys.is_some_and(|keys| entries as f64 > policy.garbage * keys as f64) {
             return Some(MapReason::Garbage(entries));
         }
         let tier = |map: &Arc<FileMap<Bytes>>| map.index().entries().max(1).ilog(policy.fan_in as u64);
@@ -150,9 +162,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         })
     }
 
-    /// Returns the greatest write that a file states.
-    fn greatest(&self) -> Option<WriteId> {
-        self.all_files().filter_map(|(_, file)| file.writes()).map(Writes::last).max()
+    /// Returns the writes of files that no map covers, and that a map could cover by now.
+    fn uncovered_writes(&self) -> impl Iterator<Item = Writes> {
+        let stated = self.all_files().filter_map(|(_, file)| file.writes_in_maps());
+        stated.filter(|writes| self.flushed.is_some_and(|last| writes.last() <= last) && !self.covers(*writes))
     }
 
     /// Returns the first write of the files above the last level. Only files of the last level have older entries.
@@ -161,13 +174,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let above = self.all_files().filter(|(level, file)| Some(*level) != last || file.writes().is_none());
         let first = above.map(|(_, file)| file.writes().map_or(WriteId::MIN, Writes::first)).min();
         // Writes that are still to come are above all files.
-        first.into_iter().chain(self.greatest().map(WriteId::next)).min().unwrap_or(WriteId::MIN)
-    }
-
-    /// Returns the writes below the floor.
-    fn below_floor(&self) -> Option<Writes> {
-        let last = self.floor().get().checked_sub(1)?;
-        Writes::new(WriteId::MIN, WriteId::from_stored(last))
+        first.into_iter().chain(self.flushed.map(WriteId::next)).min().unwrap_or(WriteId::MIN)
     }
 
     fn maps_below_floor(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
@@ -185,15 +192,24 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         files.map(keys).sum()
     }
 
-    /// Builds a map of `parts` of all writes from the keys of the files that have writes in them. All keys of a file
-    /// are added to each of these parts: which of the file's writes wrote a key is not known.
+    /// Builds a map of the writes of `hull` that have joined, from the keys of the files that have any of them: one
+    /// interval below the floor, one from it on. All keys of a file are added to each that it has writes of: which of
+    /// the file's writes wrote a key is not known.
     fn builder_from_keys(
         &self,
         options: MapOptions,
-        parts: &[Option<Writes>],
+        hull: Option<Writes>,
         mut hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
     ) -> io::Result<MapBuilder> {
-        let mut of_parts: Vec<_> = parts.iter().flatten().map(|part| (*part, Vec::new())).collect();
+        let Some(flushed) = self.flushed else {
+            let (field, expected) = ("last flush that has joined the view", "a number, told by `with_flushed`");
+            return Err(MapError::Field { field, expected, got: 0 }.into());
+        };
+        let floor = self.floor();
+        let below = floor.get().checked_sub(1).map(WriteId::from_stored);
+        let below = below.and_then(|last| hull?.within(WriteId::MIN, last.min(flushed)));
+        let above = hull.and_then(|hull| hull.within(floor, flushed));
+        let mut of_parts: Vec<_> = below.into_iter().chain(above).map(|part| (part, Vec::new())).collect();
         for file in self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files) {
             let writes = (**file).as_ref().writes().unwrap_or(Writes::ALL);
             let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();

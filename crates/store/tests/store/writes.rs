@@ -138,17 +138,19 @@ impl Lsm {
             if self.random(2) == 0 {
                 // Even its map is in the manifest.
                 let keys: Vec<_> = self.memtable.keys().map(|key| key ^ 1).chain([0, u32::MAX]).collect();
-                self.view = self.with_map(self.leaf(self.view.writes_of_flush(number), keys.into_iter()), &[]);
+                self.view =
+                    self.with_map(self.leaf(Writes::of(number).after(self.view.flushed()), keys.into_iter()), &[]);
             }
             self.epoch += 1;
             number = WriteId::new(self.epoch, self.flushes).unwrap();
         }
         let memtable = core::mem::take(&mut self.memtable);
         let entries: Vec<_> = memtable.iter().map(|(&key, &value)| (key, Some(number), value)).collect();
-        let leaf = self.leaf(self.view.writes_of_flush(number), memtable.keys().copied());
+        let leaf = self.leaf(Writes::of(number).after(self.view.flushed()), memtable.keys().copied());
         self.flushed += entries.len() as u64;
         self.added += leaf.index().entries();
-        self.view = self.view.edited(ViewEdit::new().add(0, self.table(entries, Writes::of(number)))).unwrap();
+        let edit = ViewEdit::new().add(0, self.table(entries, Writes::of(number)));
+        self.view = self.view.edited(edit).unwrap().with_flushed(number);
         if !self.is_unlucky || self.random(10) > 0 {
             self.view = self.with_map(leaf, &[]);
         }
@@ -340,8 +342,8 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
     assert!((run.added - 1.0).abs() < 1e-9, "{run:?}");
     assert!(run.files_per_present_key <= 1.05, "{run:?}");
     assert!(run.files_per_absent_key <= 0.05 && run.maps <= 40, "{run:?}");
-    // Those below the floor are one.
-    assert!(run.intervals as u64 * 2 < flushes, "{run:?}");
+    // Those below the floor are one. After few flushes, most are above it.
+    assert!(effort::is_short() || run.intervals as u64 * 2 < flushes, "{run:?}");
 }
 
 #[test]
@@ -400,21 +402,76 @@ fn found(view: &FilterView<Table>, key: u32) -> usize {
     core::iter::from_fn(|| candidates.next_file()).count()
 }
 
+// promise: file-maps
 #[test]
-fn the_map_of_a_flush_covers_the_numbers_after_all_that_are_known() {
+fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
     let lsm = Lsm::new(without_filters(), Stated::Own, 10);
-    let empty = FilterView::<Table>::new(&lsm.store);
-    assert_eq!(empty.writes_of_flush(id(3)), Writes::new(WriteId::MIN, id(3)).unwrap());
-    let view = view_of(&lsm, &[(0, &[1], Some(writes(4, 5))), (1, &[1], Some(writes(1, 2)))]);
-    assert_eq!(view.writes_of_flush(id(9)), writes(6, 9));
-    // Maps of flushes whose files are not there count, too.
-    let view = view.with_maps(&[lsm.leaf(writes(0, 7), [1].into_iter())]).unwrap();
-    assert_eq!(view.writes_of_flush(id(9)), writes(8, 9));
-    // A number that is not above the others.
-    assert_eq!(view.writes_of_flush(id(5)), writes(5, 5));
-    // Nothing is known of the writes of a file that does not state them.
-    let view = view_of(&lsm, &[(0, &[1], Some(writes(4, 5))), (1, &[1], None)]);
-    assert_eq!(view.writes_of_flush(id(9)), writes(9, 9));
+    let policy = MapPolicy::default().with_max_uncovered_files(0);
+    // One file states all writes, also those to come.
+    let files: [(u32, &[u32], _); 2] = [(0, &[1, 2, 9], Some(writes(1, 1))), (1, &[1, 3, 9], Some(Writes::ALL))];
+    let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    // Nothing is known of which flushes have joined.
+    let view = view_of(&lsm, &files);
+    assert_eq!(view.needs_map(&policy), None);
+    assert!(view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).is_err());
+    let view = view.with_flushed(id(1)).with_flushed(id(0));
+    assert_eq!((view.flushed(), view.needs_map(&policy)), (Some(id(1)), Some(MapReason::UncoveredFiles(1))));
+    view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).unwrap();
+    let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    assert_eq!((found(&view, 2), found(&view, 3), found(&view, 4)), (2, 2, 1));
+    // A flush with the smallest and the largest key, whose map is not there yet.
+    let flushed = lsm.table([1, 4, 9].map(|key| (key, None, Some(0))).to_vec(), writes(2, 2));
+    let view = view.edited(ViewEdit::new().add(0, flushed)).unwrap().with_flushed(id(2));
+    assert_eq!((found(&view, 4), view.map_stats().dropped), (2, 0));
+    assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(1)), "a file of all writes does not count");
+}
+
+// promise: file-maps
+#[test]
+fn only_damaged_and_unknown_maps_are_written_anew() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let files: [(u32, &[u32], _); 2] = [(0, &[1, 2], Some(writes(2, 2))), (0, &[1, 3], Some(writes(1, 1)))];
+    let view = view_of(&lsm, &files).with_flushed(id(2));
+    let sound = lsm.leaf(writes(1, 1), [1, 3].into_iter());
+    let map = FileId::random();
+    let bytes = lsm.leaf(writes(2, 2), [1, 2].into_iter()).as_bytes().to_vec();
+    let load = |bytes: Vec<u8>| Arc::new(FileMap::load_any(Bytes::from(bytes)).unwrap());
+    let mut damaged = bytes.clone();
+    damaged[50] ^= 1;
+    let damaged = load(damaged);
+    // A merge writes its page as unknown: its checksum holds.
+    let mut unknown = Vec::new();
+    let mut merge = sstfilter_map::MapMerge::new(options());
+    merge.add_loaded(&damaged, |_| true).unwrap();
+    merge.finish(FileId::random(), &mut unknown).unwrap();
+    let unknown = load(unknown);
+    assert!(!damaged.has_unknown_pages() && unknown.has_unknown_pages() && unknown.problems().next().is_none());
+    for lost in [damaged, unknown] {
+        let view = view.with_maps(&[sound.clone(), lost.clone()]).unwrap();
+        assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+        let (mut bytes, mut read) = (Vec::new(), 0);
+        let hashes = |file: &Table| {
+            read += 1;
+            Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)))
+        };
+        let written = view.write_map_for(MapReason::Damaged, options(), map, &mut bytes, hashes).unwrap();
+        assert_eq!((written.1, read), (vec![lost.index().map_id()], 1), "only the file with its writes is read");
+        let view = view.with_maps(&[sound.clone(), lsm.load(map, bytes)]).unwrap();
+        assert_eq!((view.needs_map(&MapPolicy::default()), found(&view, 2), found(&view, 3)), (None, 1, 1));
+    }
+}
+
+// promise: file-maps
+#[test]
+fn a_map_that_takes_the_place_of_another_must_have_the_known_keys_of_all_files() {
+    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]).with_flushed(id(1));
+    let [own, other] = [[1, 2], [1, 3]].map(|keys| lsm.leaf(writes(0, 1), keys.into_iter()));
+    let view = view.with_maps(std::slice::from_ref(&own)).unwrap();
+    assert!(matches!(view.with_maps(std::slice::from_ref(&other)), Err(MapError::KnownKeyAbsent { .. })));
+    // Beside the map that was there, it excludes no file.
+    assert_eq!(found(&view.with_maps(&[own, other]).unwrap(), 2), 1);
 }
 
 // promise: file-maps
@@ -444,12 +501,12 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
 fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writes() {
     let lsm = Lsm::new(without_filters(), Stated::Own, 10);
     let files: [(u32, &[u32], _); 2] = [(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], None)];
-    let view = view_of(&lsm, &files);
+    let view = view_of(&lsm, &files).with_flushed(id(6));
     let (map, mut bytes) = (FileId::random(), Vec::new());
     let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
     view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).unwrap();
     // A compaction finds out which writes they were.
-    let view = view_of(&lsm, &[(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], Some(writes(3, 3)))]);
+    let view = view_of(&lsm, &[(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], Some(writes(5, 5)))]);
     let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
     // As one interval, the writes of both files are all that is known of a key.
     assert_eq!((view.uncovered_files().count(), found(&view, 3), found(&view, 7)), (0, 2, 0));
@@ -458,7 +515,7 @@ fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writ
 #[test]
 fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
     let lsm = Lsm::new(without_filters(), Stated::Own, 10);
-    let view = view_of(&lsm, &[(0, &[1, 2, 3], Some(writes(1, 1)))]);
+    let view = view_of(&lsm, &[(0, &[1, 2, 3], Some(writes(1, 1)))]).with_flushed(id(1));
     let write = |keys: &'static [u32]| {
         let (map, mut bytes) = (FileId::random(), Vec::new());
         let hashes = |_: &Table| Ok(lsm.hashes(keys.iter().copied()));
