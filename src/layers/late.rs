@@ -18,10 +18,11 @@ use crate::units::FalsePositiveRate;
 ///
 /// ```
 /// use sstfilter::layers::{LateKeys, LayeredFilter};
-/// use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHash, KeyHasher};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher};
 ///
 /// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
-/// let keys = |range: std::ops::Range<u64>| range.map(KeyHash::mix).collect::<Vec<_>>();
+/// let hash = |key: u32| hasher.hash(&key.to_le_bytes());
+/// let keys = |range: std::ops::Range<u32>| range.map(hash).collect::<Vec<_>>();
 /// let (policy, context) = (FixedPolicy::binary_fuse(rate)?, BuildContext::new(&hasher));
 /// let mut builder = policy.builder(&context);
 /// builder.add_hashes(&keys(0..10_000));

@@ -11,22 +11,24 @@ use crate::units::FalsePositiveRate;
 
 /// A Bloom filter of recent keys: the oldest of its generations is emptied when a new one begins.
 ///
-/// A generation ends after as many keys as it is planned for, or when the caller ends it, by time for instance. With
-/// *g* generations of *n* keys, the filter contains a key for at least the next `(g - 1) * n` inserts, and for at most
-/// the next `g * n` inserts of new keys, but for false positives. Two generations take the least time; more make the
-/// window more exact.
+/// A generation ends after as many keys as it is planned for, or when the caller [ends](Self::rotate) it. For the keys
+/// of a time *t*, call `rotate` every `t / (g - 1)`, and plan each of the *g* generations for the most keys of that
+/// time: with more, keys leave early. By number alone, with *g* generations of *n* keys, the filter contains a key for
+/// at least the next `(g - 1) * n` inserts, and for at most the next `g * n` inserts of new keys, but for false
+/// positives. Two generations take the least time; more make the window more exact.
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, RotatingBloom};
-/// use sstfilter::{FalsePositiveRate, HashIdentity, KeyHash};
+/// use sstfilter::{FalsePositiveRate, KeyHasher};
 ///
-/// let rate = FalsePositiveRate::ONE_PERCENT;
-/// let mut recent = <RotatingBloom>::new(HashIdentity::default(), 1_000, 2, rate)?;
+/// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
+/// let hash = |key: u32| hasher.hash(&key.to_le_bytes());
+/// let mut recent = <RotatingBloom>::new(hasher.identity(), 1_000, 2, rate)?;
 /// for key in 0..10_000 {
-///     recent.insert(KeyHash::mix(key));
+///     recent.insert(hash(key));
 /// }
-/// assert!((9_000..10_000).all(|key| recent.contains(KeyHash::mix(key))));
-/// assert!((0..8_000).filter(|&key| recent.contains(KeyHash::mix(key))).count() < 160);
+/// assert!((9_000..10_000).all(|key| recent.contains(hash(key))));
+/// assert!((0..8_000).filter(|&key| recent.contains(hash(key))).count() < 160);
 /// recent.rotate();
 /// recent.rotate();
 /// assert_eq!(recent.health().keys, 0);

@@ -26,19 +26,20 @@ const NEXT: f64 = 0.9;
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, ScalableBloom};
-/// use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher};
+/// use sstfilter::{FalsePositiveRate, KeyHasher};
 ///
 /// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
+/// let hash = |key: u32| hasher.hash(&key.to_le_bytes());
 /// let mut seen = <ScalableBloom>::new(hasher.identity(), 1_000, rate)?;
 /// for key in 0..50_000 {
-///     seen.insert(KeyHash::mix(key))?;
+///     seen.insert(hash(key))?;
 /// }
-/// assert!((0..50_000).all(|key| seen.contains(KeyHash::mix(key))));
+/// assert!((0..50_000).all(|key| seen.contains(hash(key))));
 /// let health = seen.health();
 /// assert!(health.parts == 6 && health.expected_fpr <= 0.01);
 ///
 /// let restored = <ScalableBloom>::from_bytes(seen.to_bytes()?, &hasher)?;
-/// assert!(restored.contains(KeyHash::mix(7)));
+/// assert!(restored.contains(hash(7)));
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
 #[derive(Debug)]
@@ -60,7 +61,8 @@ impl<P: Part> ScalableBloom<P> {
         Ok(filter)
     }
 
-    /// Inserts a key, and returns whether it was new: `false` for a key that the filter already seemed to contain.
+    /// Inserts a key, and returns whether it was new. `true` is certain; `false` means that the key was there, or is a
+    /// false positive.
     ///
     /// # Errors
     ///

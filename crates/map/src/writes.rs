@@ -109,8 +109,11 @@ impl Writes {
     }
 
     /// Returns what the map of a flush of these writes covers: also the numbers after `previous`, which belong to no
-    /// flush, or all smaller ones if there is none. `previous` is the last number of the flush that joins the store
-    /// before this one, whether it has joined by now or not.
+    /// flush. `previous` is the last number of the flush that joins the store before this one, whether it has joined by
+    /// now or not. In a store that had files before it had maps of writes, it is the last number given until then, of
+    /// whatever kind. `None` is for the first flush of an empty store, and covers all smaller numbers.
+    ///
+    /// Only the map covers these numbers; the file states its own.
     ///
     /// ```
     /// use sstfilter_map::{WriteId, Writes};

@@ -187,7 +187,7 @@ impl<F> FilterView<F> {
 
 /// When a new map is worth its merge.
 ///
-/// A file that no map covers costs each lookup a probe, and now and then a read. A merge costs about 30 ns for each key
+/// A file that no map covers costs each lookup a probe, and now and then a read. A merge costs about 20 ns for each key
 /// of all files. [`FilterView::needs_map`] compares what was measured with these limits. Files that no map can cover,
 /// or for which the engine had no hashes, do not count.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -20,9 +20,9 @@ impl<F> FilterView<F> {
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the view, with the knowledge that all flushes up to the number `last` have joined: their files, or what
-    /// compactions made of these, are in it. Maps that are [written anew](Self::write_map_for) cover no write after it.
-    /// Call it with each edit that adds the file of a flush, and after a restart; store the number in the manifest with
-    /// the file.
+    /// compactions made of these, are in it, and no entry with a lower number is still to be flushed. Maps that are
+    /// [written anew](Self::write_map_for) cover no write after it. Call it with each edit that adds the file of a
+    /// flush, and after a restart; store the number in the manifest with the file.
     #[must_use]
     pub fn with_flushed(&self, last: WriteId) -> Self {
         Self { flushed: self.flushed.max(Some(last)), ..self.clone() }
