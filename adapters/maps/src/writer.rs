@@ -43,9 +43,9 @@ pub struct Merged {
     pub inputs: Vec<MapEntry>,
     /// Their place in the manifest; none if no file of theirs is left.
     pub output: Option<MapEntry>,
-    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, of another size or hash,
-    /// that keep another number of bits of a hash, or that cover writes instead of files. Only maps that were to be
-    /// merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
+    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, of another size or
+    /// hash, that keep another number of bits of a hash, or that cover writes instead of files. Only maps that were to
+    /// be merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
 
@@ -116,8 +116,8 @@ impl MapWriter {
         Ok(entry)
     }
 
-    /// Merges maps of a cut, if a tier has as many as the fan-in. Call it until the result has no inputs. Files for which
-    /// `keep` is false are dropped: those that the store no longer has.
+    /// Merges maps of a cut, if a tier has as many as the fan-in. Call it until the result has no inputs. Files for
+    /// which `keep` is false are dropped: those that the store no longer has.
     ///
     /// # Errors
     ///
