@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::object_store::ObjectStoreExt;
-use datafusion::prelude::{col, lit};
+use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use fastrand::Rng;
 use sstfilter_datafusion::MappedTable;
 
@@ -28,6 +28,23 @@ async fn only_the_files_with_the_key_are_planned() {
     }
     let (found, counts) = fixture.check(col("id").in_list(vec![lit("apple"), lit("leek"), lit("kiwi")], false)).await;
     assert_eq!((found, counts.planned_files, counts.map_reads), (2, 2, 1), "the keys have one page");
+}
+
+#[tokio::test]
+async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
+    let fixture = Fixture::new();
+    fixture.put("one", texts([Some("apple")])).await;
+    fixture.write_map(&["one"]).await;
+    let mut config = SessionConfig::new();
+    config.options_mut().execution.parquet.pushdown_filters = true;
+    let session = SessionContext::new_with_config(config);
+    session.register_object_store(url().as_ref(), fixture.store.clone());
+    for (key, found) in [("apple", 1), ("kiwi", 0)] {
+        let rows = session.read_table(Arc::new(fixture.mapped().await)).unwrap();
+        let rows = rows.filter(col("id").eq(lit(key))).unwrap().sort_by(vec![col("amount"), col("id")]).unwrap();
+        let rows = rows.select_columns(&["amount"]).unwrap().collect().await.unwrap();
+        assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), found, "{key}");
+    }
 }
 
 #[tokio::test]
