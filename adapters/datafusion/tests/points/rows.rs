@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::object_store::ObjectStoreExt;
 use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use fastrand::Rng;
-use sstfilter_datafusion::MappedTable;
+use sstfilter_datafusion::{MappedTable, file_id};
 
 use crate::fixture::{Fixture, path, texts, url};
 
@@ -134,4 +135,15 @@ async fn two_maps_may_cover_different_files() {
     }
     let (rows, counts) = fixture.rows(table, col("id").eq(lit("two"))).await;
     assert_eq!((rows.len(), counts.planned_files, counts.map_reads), (1, 1, 2));
+}
+
+#[tokio::test]
+async fn the_time_of_the_last_write_is_part_of_a_file_id() {
+    let fixture = Fixture::new();
+    fixture.put("one", texts([Some("apple")])).await;
+    let file = fixture.files().await.remove(0);
+    let mut later = file.clone();
+    later.last_modified += std::time::Duration::from_millis(1);
+    let id = |file| file_id(file, "id", &DataType::Utf8).unwrap();
+    assert_ne!(id(&file), id(&later), "equal content may have an equal tag");
 }
