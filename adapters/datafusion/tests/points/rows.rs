@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::object_store::ObjectStoreExt;
 use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
@@ -44,7 +45,7 @@ async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
         let rows = session.read_table(Arc::new(fixture.mapped().await)).unwrap();
         let rows = rows.filter(col("id").eq(lit(key))).unwrap().sort_by(vec![col("amount"), col("id")]).unwrap();
         let rows = rows.select_columns(&["amount"]).unwrap().collect().await.unwrap();
-        assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), found, "{key}");
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), found, "{key}");
     }
 }
 
