@@ -1,20 +1,24 @@
 //! Lists of the keys of each file, for `sstfilter map build --key-lists`.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
+use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
+use sstfilter::FileId;
 
 use crate::keys::{encoding, file_id, for_each_key};
 use crate::table::MappedTable;
 
 /// Writes a list of the values of `column` for each file of the table, as `sstfilter map build --keys-format hex`
 /// reads them, and returns how many lists were written. A list that is there already is not written again: its name
-/// stands for one version of one file.
+/// stands for one version of one file. A file that is no longer the listed version has no list.
+///
+/// Several calls may write into one folder at once.
 ///
 /// # Errors
 ///
@@ -34,23 +38,62 @@ pub async fn write_key_lists(
         if list.try_exists()? {
             continue;
         }
-        // Its name is nobody's fingerprint. A list that misses keys would hide them.
-        let unfinished = directory.join("unfinished.tmp");
-        let mut out = BufWriter::new(File::create(&unfinished)?);
-        // The table's own view of the file, with its casts and missing columns.
-        let one = table.without_maps(vec![file.clone()]);
-        let plan = one.scan(state, Some(&vec![position]), &[], None).await?;
-        let mut batches = execute_stream(plan, state.task_ctx())?;
-        while let Some(batch) = batches.next().await {
-            let mut text = String::new();
-            for_each_key(batch?.column(0), data_type, |key| push_hex_line(&mut text, key))?;
-            out.write_all(text.as_bytes())?;
+        // Under the list's own name, a list that misses keys would hide them.
+        let (unfinished, out) = create_unfinished(directory)?;
+        let mut is_written = write_values(state, table, position, file, out).await;
+        if let Ok(true) = is_written {
+            is_written = fs::rename(&unfinished, &list).map(|()| true).map_err(Into::into);
         }
-        out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
-        fs::rename(&unfinished, &list)?;
-        written += 1;
+        if !matches!(is_written, Ok(true)) {
+            // Ignored: the command line skips files of this name.
+            let _ = fs::remove_file(&unfinished);
+        }
+        written += usize::from(is_written?);
     }
     Ok(written)
+}
+
+/// Creates a file for one list of this call alone, with a name that the command line skips.
+fn create_unfinished(directory: &Path) -> Result<(PathBuf, File)> {
+    loop {
+        let drawn = FileId::random().fingerprint() & 0xff_ffff;
+        let path = directory.join(format!(".sstfilter-{drawn:06x}.tmp"));
+        match File::create_new(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            created => return Ok((path, created?)),
+        }
+    }
+}
+
+/// Writes the values of one file. Returns whether it still is the version that was listed.
+async fn write_values(
+    state: &dyn Session,
+    table: &MappedTable,
+    column: usize,
+    file: &ObjectMeta,
+    out: File,
+) -> Result<bool> {
+    let mut out = BufWriter::new(out);
+    // The table's own view of the file, with its casts and missing columns.
+    let one = table.without_maps(vec![file.clone()]);
+    let plan = one.scan(state, Some(&vec![column]), &[], None).await?;
+    let mut batches = execute_stream(plan, state.task_ctx())?;
+    while let Some(batch) = batches.next().await {
+        let mut text = String::new();
+        for_each_key(batch?.column(0), table.schema.field(column).data_type(), |key| push_hex_line(&mut text, key))?;
+        out.write_all(text.as_bytes())?;
+    }
+    out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;
+    let store = state.runtime_env().object_store(&table.url)?;
+    Ok(is_same_version(file, &store.head(&file.location).await?))
+}
+
+/// Whether a listed object is the one whose head was read later. Stores write one entity tag with and without quotes,
+/// and leave out fractions of a second in one of the two.
+fn is_same_version(listed: &ObjectMeta, head: &ObjectMeta) -> bool {
+    let tag = |meta: &ObjectMeta| meta.e_tag.as_deref().map(|tag| tag.trim_matches('"').to_owned());
+    let apart = head.last_modified.signed_duration_since(listed.last_modified);
+    listed.size == head.size && tag(listed) == tag(head) && apart.num_seconds() == 0
 }
 
 fn push_hex_line(text: &mut String, key: &[u8]) {

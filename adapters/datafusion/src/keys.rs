@@ -7,16 +7,17 @@ use datafusion::object_store::ObjectMeta;
 use sstfilter::{FileId, KeyHasher};
 
 /// Returns the id that a listed object has in maps of a column of this type. It stands for the values of the column in
-/// one version of the object: its path, size, and its entity tag or, in stores without entity tags, the time when it
-/// was written. A map of another column, or of values that were read as another type, covers no file of the table.
+/// one version of the object: its path, size, entity tag, and the time when it was written. A map of another column, or
+/// of values that were read as another type, covers no file of the table.
 ///
 /// # Errors
 ///
 /// Maps cannot have the values of such a column.
 pub fn file_id(file: &ObjectMeta, column: &str, data_type: &DataType) -> Result<FileId> {
     let encoding = encoding(column, data_type)?;
-    let version = file.e_tag.clone().unwrap_or_else(|| file.last_modified.to_rfc3339());
-    // Paths have no NUL, and the column comes last.
+    // Equal content may have the same tag again, after other content had its place in between.
+    let version = format!("{}\0{}", file.e_tag.as_deref().unwrap_or_default(), file.last_modified.to_rfc3339());
+    // Paths and tags have no NUL, and the column comes last.
     let text = format!("{}\0{}\0{version}\0{encoding}\0{column}", file.location, file.size);
     Ok(FileId::from_fingerprint(KeyHasher::default().hash(text.as_bytes()).get()))
 }

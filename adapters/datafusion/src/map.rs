@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::object_store::path::Path;
-use datafusion::object_store::{ObjectStore, ObjectStoreExt};
+use datafusion::object_store::{self, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use futures::StreamExt;
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{Candidates, LocalId, MapError, MapIndex, MapPart, MapRead, PartAnswer};
@@ -23,8 +24,7 @@ const MAX_MORE_READS: usize = 2;
 
 /// A file map in an object store. Its end is in memory, 16 bytes per covered file; pages are read for each query.
 pub struct StoredMap {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
+    object: Pinned,
     index: MapIndex,
     hasher: KeyHasher,
 }
@@ -33,7 +33,10 @@ impl fmt::Debug for StoredMap {
     /// Without the covered files: tables are printed in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.index.files().len();
-        f.debug_struct("StoredMap").field("path", &self.path.as_ref()).field("files", &files).finish_non_exhaustive()
+        f.debug_struct("StoredMap")
+            .field("path", &self.object.meta.location.as_ref())
+            .field("files", &files)
+            .finish_non_exhaustive()
     }
 }
 
@@ -45,15 +48,16 @@ impl StoredMap {
     /// The map cannot be read, is damaged, or is another map or one of another hash. Use the table without it.
     pub async fn open(store: Arc<dyn ObjectStore>, path: Path, filters: &Filters, map: FileId) -> Result<Self> {
         let error = |error: MapError| DataFusionError::External(format!("{path}: {error}").into());
-        let size = store.head(&path).await?.size;
-        let mut end = store.get_range(&path, size.saturating_sub(FIRST_READ_BYTES)..size).await?;
+        let object = Pinned { meta: store.head(&path).await?, store };
+        let size = object.meta.size;
+        let mut end = object.read(size.saturating_sub(FIRST_READ_BYTES)..size).await?;
         let end_bytes = MapIndex::end_bytes(&end).map_err(error)?;
         // A damaged length larger than the map fails when the map is loaded.
         if end_bytes > end.len() as u64 && end_bytes <= size {
-            end = store.get_range(&path, size - end_bytes..size).await?;
+            end = object.read(size - end_bytes..size).await?;
         }
         let index = MapIndex::load(&end, size, filters, map).map_err(error)?;
-        Ok(Self { store, path, index, hasher: filters.hasher().clone() })
+        Ok(Self { object, index, hasher: filters.hasher().clone() })
     }
 
     /// Returns the end of the map: its numbers and the files that it covers.
@@ -101,13 +105,39 @@ impl StoredMap {
     /// Reads and checks a part of the map. If that fails, every covered file is a candidate.
     async fn read(&self, read: &MapRead, answer: &mut Answer) -> Option<MapPart<Bytes>> {
         answer.reads += 1;
-        let bytes = self.store.get_range(&self.path, read.range()).await;
+        let bytes = self.object.read(read.range()).await;
         let part = bytes.ok().and_then(|bytes| self.index.open(read, bytes).ok());
         if part.is_none() {
             answer.failed_reads += 1;
             answer.candidates = None;
         }
         part
+    }
+}
+
+/// One version of an object. The end of a map does not tell what is in the pages of another one.
+struct Pinned {
+    store: Arc<dyn ObjectStore>,
+    meta: ObjectMeta,
+}
+
+impl Pinned {
+    /// Reads a range of this version. Fails if the object is another one now.
+    async fn read(&self, range: Range<u64>) -> object_store::Result<Bytes> {
+        let ObjectMeta { location, last_modified, e_tag, version, .. } = &self.meta;
+        let mut options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
+        match (e_tag, version) {
+            (Some(_), _) => options.if_match.clone_from(e_tag),
+            (None, Some(_)) => options.version.clone_from(version),
+            (None, None) => options.if_unmodified_since = Some(*last_modified),
+        }
+        let got = self.store.get_opts(location, options).await?;
+        // A store may ignore the condition.
+        if got.meta.e_tag != *e_tag || (e_tag.is_none() && got.meta.last_modified != *last_modified) {
+            let source = format!("expected the version {:?}, got {:?}", self.meta, got.meta).into();
+            return Err(object_store::Error::Precondition { path: location.to_string(), source });
+        }
+        got.bytes().await
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, ToDFSchema};
+use datafusion::common::{Result, ToDFSchema, project_schema};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::object_store::ObjectMeta;
 use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use sstfilter_map::LocalId;
 
 use crate::keys::{encoding, file_id, key_of};
@@ -30,7 +31,7 @@ use crate::map::StoredMap;
 /// under its name.
 pub struct MappedTable {
     pub(crate) schema: SchemaRef,
-    url: ObjectStoreUrl,
+    pub(crate) url: ObjectStoreUrl,
     pub(crate) files: Vec<ObjectMeta>,
     maps: Vec<ColumnMap>,
     counters: Counters,
@@ -155,7 +156,12 @@ impl TableProvider for MappedTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = self.files_for(state, filters).await?.into_iter().cloned().map(PartitionedFile::from).collect();
+        let files = self.files_for(state, filters).await?;
+        if files.is_empty() {
+            // The engine cannot sort a scan that has no partition.
+            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema, projection)?)));
+        }
+        let files = files.into_iter().cloned().map(PartitionedFile::from).collect();
         let groups = FileGroup::new(files).split_files(state.config().target_partitions());
         let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)));
         let config = FileScanConfigBuilder::new(self.url.clone(), source)

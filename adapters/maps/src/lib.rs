@@ -13,6 +13,9 @@
 //! [`Snapshot::candidates`] leaves out a file only if a map covers it by its id, the map's page is sound, and the page
 //! says that the file lacks the key. It never fails: a map that is missing, damaged, unreachable or of another hash has
 //! all of its files in the answer, and [`Statistics`] count it.
+//!
+//! A map must have every key of the files that it covers, tombstones too. Never add a file with range tombstones: it
+//! must stay uncovered, because a range tombstone deletes keys that the file does not have.
 
 mod ends;
 mod error;

@@ -123,6 +123,11 @@ impl Manifest {
         self.maps.iter().find(|map| map.id == id)
     }
 
+    /// Whether a manifest has ever had this map, so that readers may still use its object.
+    pub(crate) fn has_had(&self, map: &MapEntry) -> bool {
+        self.map(map.id).is_some() || self.retired.iter().any(|gone| gone.object == map.object)
+    }
+
     /// Removes maps, which readers with this manifest may still use.
     pub(crate) fn retire(&mut self, ids: &[u64], now: u64) {
         let gone = self.maps.extract_if(.., |map| ids.contains(&map.id));
@@ -146,6 +151,11 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
+    /// Whether there is a manifest.
+    pub(crate) const fn exists(&self) -> bool {
+        self.version.is_some()
+    }
+
     pub(crate) fn etag(&self) -> Option<String> {
         self.version.as_ref().and_then(|version| version.e_tag.clone())
     }

@@ -1,6 +1,7 @@
 //! Reads parts of maps, keeps some of them, and counts what fails.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +13,7 @@ use sstfilter::{BlockError, Filters};
 use sstfilter_map::{MapError, MapIndex, MapPart, MapRead};
 use tokio::sync::Semaphore;
 
+use crate::ends::EndReads;
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, MapEntry};
 
@@ -38,7 +40,7 @@ pub struct Statistics {
     pub manifest_requests: u64,
     /// Reads of a page or list that needed no request: from the cache, or by an equal request that was under way.
     pub cache_hits: u64,
-    /// Pages that were read again because they were damaged.
+    /// Ends and pages that were read again because they were damaged.
     pub repeated: u64,
     /// Answers of a map that all of its files may have the key: because of a failure, or of a page without entries.
     pub unknown: u64,
@@ -99,8 +101,8 @@ impl FailureKind {
 #[derive(Clone, Debug)]
 struct PageBytes;
 
-impl Weighter<MapRead, MapPart<Bytes>> for PageBytes {
-    fn weight(&self, read: &MapRead, _: &MapPart<Bytes>) -> u64 {
+impl Weighter<MapRead, Option<MapPart<Bytes>>> for PageBytes {
+    fn weight(&self, read: &MapRead, _: &Option<MapPart<Bytes>>) -> u64 {
         read.range().end - read.range().start + PAGE_OVERHEAD
     }
 }
@@ -109,9 +111,11 @@ impl Weighter<MapRead, MapPart<Bytes>> for PageBytes {
 pub(crate) struct Pages {
     folder: Folder,
     filters: Filters,
-    /// By map and range. None without a budget.
-    cache: Option<Cache<MapRead, MapPart<Bytes>, PageBytes>>,
+    /// By map and range. None without a budget. A part that could not be read stays only until the lookups that wait
+    /// for it know it.
+    cache: Option<Cache<MapRead, Option<MapPart<Bytes>>, PageBytes>>,
     permits: Semaphore,
+    parallel: usize,
     statistics: Mutex<Statistics>,
     failures: Mutex<VecDeque<Failure>>,
 }
@@ -129,12 +133,18 @@ impl Pages {
     pub(crate) fn new(folder: Folder, filters: Filters, cache_bytes: u64, parallel: usize) -> Self {
         let pages = usize::try_from(cache_bytes / USUAL_PAGE).unwrap_or(usize::MAX);
         let cache = (cache_bytes > 0).then(|| Cache::with_weighter(pages.max(1), cache_bytes, PageBytes));
-        let permits = Semaphore::new(parallel.clamp(1, Semaphore::MAX_PERMITS));
-        Self { folder, filters, cache, permits, statistics: Mutex::default(), failures: Mutex::default() }
+        let parallel = parallel.clamp(1, Semaphore::MAX_PERMITS);
+        let permits = Semaphore::new(parallel);
+        Self { folder, filters, cache, permits, parallel, statistics: Mutex::default(), failures: Mutex::default() }
     }
 
     pub(crate) const fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// Returns how many requests there are at once, at most.
+    pub(crate) const fn parallel(&self) -> usize {
+        self.parallel
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut Statistics)) {
@@ -152,22 +162,14 @@ impl Pages {
     /// Loads the end of a map. `None` if that fails: the map then covers no file.
     pub(crate) async fn end(&self, map: &MapEntry) -> Option<Arc<MapIndex>> {
         let _permit = self.permits.acquire().await;
-        let count = |bytes| {
-            self.count(|all| {
-                all.requests += 1;
-                all.bytes += bytes;
-            });
-        };
-        match self.folder.end(map, &self.filters, count).await {
-            Ok(index) => Some(Arc::new(index)),
-            Err(error) => {
-                if let Error::Store(_) = error {
-                    count(0);
-                }
-                self.fail(map, &error);
-                None
-            }
-        }
+        let mut reads = EndReads::default();
+        let end = self.folder.end(map, &self.filters, &mut reads).await;
+        self.count(|all| {
+            all.requests += reads.requests;
+            all.bytes += reads.bytes;
+            all.repeated += reads.repeated;
+        });
+        end.inspect_err(|error| self.fail(map, error)).ok().map(Arc::new)
     }
 
     /// Reads a part of a map, if it is not in the cache. `None` if that fails: all files of the map may have the key.
@@ -175,16 +177,18 @@ impl Pages {
         let mut is_cached = true;
         let loading = async {
             is_cached = false;
-            self.load(map, index, read).await
+            self.load(map, index, read).await.inspect_err(|error| self.fail(map, error)).ok()
         };
-        let part = match &self.cache {
-            Some(cache) => cache.get_or_insert_async(read, loading).await,
-            None => loading.await,
-        };
+        let Some(cache) = &self.cache else { return loading.await };
+        // A failure is inserted, too: lookups that wait would otherwise try again, one after another.
+        let loading = async { Ok::<_, Infallible>(loading.await) };
+        let part = cache.get_or_insert_async(read, loading).await.ok().flatten();
         if is_cached {
             self.count(|all| all.cache_hits += 1);
+        } else if part.is_none() {
+            cache.remove(read);
         }
-        part.inspect_err(|error| self.fail(map, error)).ok()
+        part
     }
 
     async fn load(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Result<MapPart<Bytes>> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::StreamExt;
 use futures::future::join_all;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -121,14 +122,18 @@ impl MapReader {
             index.map(|index| (map, index))
         });
         let (maps, indexes): (Vec<_>, Vec<_>) = join_all(loading).await.into_iter().flatten().unzip();
+        self.keep_ends(&maps, &indexes);
+        Snapshot { pages: Arc::clone(&self.pages), coverage: Coverage::new(indexes, files), maps }
+    }
+
+    fn keep_ends(&self, maps: &[MapEntry], indexes: &[Arc<MapIndex>]) {
         let mut state = self.state();
-        for (map, index) in maps.iter().zip(&indexes) {
+        for (map, index) in maps.iter().zip(indexes) {
             // The manifest may be a newer one by now.
             if state.manifest.map(map.id).is_some() {
                 state.ends.insert(map.id, Arc::clone(index));
             }
         }
-        Snapshot { pages: Arc::clone(&self.pages), coverage: Coverage::new(indexes, files), maps }
     }
 
     /// Returns what the reader did since it was opened.
@@ -159,12 +164,16 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the positions of the files to open for a key, ascending: those that may have it, and those that no map
-    /// covers. Reads one page of each map, unless the cache has it.
+    /// covers. Reads one page of each map, unless the cache has it. The hash must come from the [`Filters`] that the
+    /// reader was opened with: that of another hash function misses files that have the key.
     pub async fn candidates(&self, hash: KeyHash) -> Vec<usize> {
         self.candidates_each(&[hash]).await.pop().unwrap_or_default()
     }
 
-    /// Returns the positions of the files to open for each of several keys. Reads a page that several keys need once.
+    /// Returns the positions of the files to open for each of several keys, as [`candidates`](Self::candidates) does.
+    /// Reads a page that several keys need once.
+    ///
+    /// Each answer has the uncovered files: if there are many, ask for few keys at a time.
     pub async fn candidates_each(&self, hashes: &[KeyHash]) -> Vec<Vec<usize>> {
         self.pages.count(|all| all.keys += hashes.len() as u64);
         let mut answers = vec![self.coverage.uncovered().to_vec(); hashes.len()];
@@ -213,11 +222,15 @@ impl Snapshot {
         let mut found = Vec::new();
         // A second or third time for keys in lists or outgrown pages.
         while !wanted.is_empty() {
-            let reads: Vec<_> = wanted.drain().collect();
-            let parts = join_all(reads.iter().map(|(read, _)| self.pages.part(map, judge.map(), read))).await;
-            for (part, (_, keys)) in parts.iter().zip(&reads) {
-                for &key in keys {
-                    let Some(part) = part else {
+            let read = |(read, keys): (MapRead, Vec<usize>)| async move {
+                (self.pages.part(map, judge.map(), &read).await, keys)
+            };
+            let reads: Vec<_> = wanted.drain().map(read).collect();
+            let mut parts = futures::stream::iter(reads).buffer_unordered(self.pages.parallel());
+            // Each part is dropped before the next ones are read.
+            while let Some((part, keys)) = parts.next().await {
+                for key in keys {
+                    let Some(part) = &part else {
                         found.push((key, SetMatch::AnyFile));
                         continue;
                     };

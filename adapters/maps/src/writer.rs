@@ -1,24 +1,28 @@
 //! Writes maps: adds new ones, merges them in tiers, and deletes what no reader needs any more.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::{StreamExt, TryStreamExt, future};
-use object_store::ObjectStore;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use sstfilter::{FileId, Filters};
-use sstfilter_map::{MapBuilder, MapIndex, MapMerge, MapOptions, MapReport};
+use sstfilter_map::{MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport};
 
+use crate::ends::EndReads;
 use crate::error::{Error, Result};
-use crate::manifest::{Folder, Manifest, MapEntry};
+use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
 use crate::stream::{ReadAhead, upload};
 
 /// Attempts to merge maps that another process merges, too.
 const ATTEMPTS: u32 = 10;
 
-/// The end of every map's name. Other objects of the folder are left alone.
+/// The end of every map's name, after 16 hexadecimal digits. Other objects of the folder are left alone.
 const SUFFIX: &str = ".map";
+
+/// Objects that are deleted at once.
+const DELETIONS: usize = 16;
 
 /// Writes maps into a folder of an object store. Several processes may do so at once.
 ///
@@ -35,12 +39,13 @@ pub struct MapWriter {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Merged {
-    /// The maps that were merged, and have left the manifest.
+    /// The maps that were merged, and have left the manifest; none if there was nothing to merge.
     pub inputs: Vec<MapEntry>,
     /// Their place in the manifest; none if no file of theirs is left.
     pub output: Option<MapEntry>,
-    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, or of another hash.
-    /// [Remove](MapWriter::remove) them, and build maps of their files from keys.
+    /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, of another size or
+    /// hash, that keep another number of bits of a hash, or that cover writes instead of files. Only maps that were to
+    /// be merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
 
@@ -88,19 +93,22 @@ impl MapWriter {
     ///
     /// # Errors
     ///
-    /// The store fails, the map cannot be built, or the folder has maps with other options. If the store fails last, it
-    /// is not known whether the manifest lists the map; adding the files again does no harm.
+    /// The store fails, the map cannot be built, or the builder or the folder has other options, or another hash, than
+    /// this writer. A map must cover files: one of writes is refused. If the store fails last, it is not known whether
+    /// the manifest lists the map; adding the files again does no harm.
     pub async fn add(&self, cut: &str, builder: MapBuilder) -> Result<MapEntry> {
         let map = FileId::random();
         let produce = move |sink: &mut _| builder.finish(map, sink);
         let entry = self.write(map, (cut, 0), 0, produce).await?;
+        self.usable_end(&entry).await?;
         self.folder
             .update(|manifest| {
                 let expected = *manifest.prefix_bits.get_or_insert(self.options.prefix_bits());
                 if expected != self.options.prefix_bits() {
                     return Err(Error::PrefixBits { expected, got: self.options.prefix_bits() });
                 }
-                let is_new = manifest.map(entry.id).is_none();
+                // It may have been stored and merged, with an answer that was lost.
+                let is_new = !manifest.has_had(&entry);
                 manifest.maps.extend(is_new.then(|| entry.clone()));
                 Ok(is_new)
             })
@@ -108,13 +116,14 @@ impl MapWriter {
         Ok(entry)
     }
 
-    /// Merges maps of a cut, if a tier has as many as the fan-in. Returns `None` if there is nothing to merge: call it
-    /// until then. Files for which `keep` is false are dropped: those that the store no longer has.
+    /// Merges maps of a cut, if a tier has as many as the fan-in. Call it until the result has no inputs. Files for
+    /// which `keep` is false are dropped: those that the store no longer has.
     ///
     /// # Errors
     ///
-    /// The store fails, or other writers were faster each time. The manifest is then as before.
-    pub async fn merge(&self, cut: &str, keep: impl FnMut(FileId) -> bool) -> Result<Option<Merged>> {
+    /// The store fails, or other writers were faster each time. If the store fails last, it is not known whether the
+    /// manifest lists the result instead of the inputs; merging again does no harm.
+    pub async fn merge(&self, cut: &str, keep: impl FnMut(FileId) -> bool) -> Result<Merged> {
         self.merge_chosen(cut, Choice::Tier, keep).await
     }
 
@@ -123,28 +132,26 @@ impl MapWriter {
     /// # Errors
     ///
     /// As [`merge`](Self::merge).
-    pub async fn merge_all(&self, cut: &str, keep: impl FnMut(FileId) -> bool) -> Result<Option<Merged>> {
+    pub async fn merge_all(&self, cut: &str, keep: impl FnMut(FileId) -> bool) -> Result<Merged> {
         self.merge_chosen(cut, Choice::All, keep).await
     }
 
-    async fn merge_chosen(
-        &self,
-        cut: &str,
-        choice: Choice,
-        mut keep: impl FnMut(FileId) -> bool,
-    ) -> Result<Option<Merged>> {
+    async fn merge_chosen(&self, cut: &str, choice: Choice, mut keep: impl FnMut(FileId) -> bool) -> Result<Merged> {
         for _ in 0..ATTEMPTS {
             let manifest = self.manifest().await?;
-            let Some((mut merged, indexes)) = self.choose(&manifest, cut, choice).await? else { return Ok(None) };
+            let (mut merged, indexes) = self.choose(&manifest, cut, choice).await?;
+            if merged.inputs.is_empty() {
+                return Ok(merged);
+            }
             let output = self.merge_maps(cut, &merged.inputs, indexes, &mut keep).await?;
             let inputs: Vec<u64> = merged.inputs.iter().map(|map| map.id).collect();
             let updated = self.folder.update(|manifest| Ok(replace(manifest, &inputs, output.as_ref()))).await?;
             match &output {
                 // Another process has replaced one of the inputs. No manifest has ever had this map.
-                Some(output) if updated.map(output.id).is_none() => self.delete([output.object.clone()]).await?,
+                Some(output) if !updated.has_had(output) => drop(self.delete(&output.object).await?),
                 _ => {
                     merged.output = output;
-                    return Ok(Some(merged));
+                    return Ok(merged);
                 }
             }
         }
@@ -152,25 +159,16 @@ impl MapWriter {
     }
 
     /// Chooses maps, and loads their ends.
-    async fn choose(&self, manifest: &Manifest, cut: &str, choice: Choice) -> Result<Option<(Merged, Vec<MapIndex>)>> {
-        let of_cut = || manifest.maps.iter().filter(|map| map.cut == cut);
-        let mut tiers: Vec<u32> = of_cut().map(|map| map.tier).collect();
-        tiers.sort_unstable();
-        tiers.dedup();
+    async fn choose(&self, manifest: &Manifest, cut: &str, choice: Choice) -> Result<(Merged, Vec<MapIndex>)> {
+        let mut merged = Merged::default();
         let (wanted, at_most) = match choice {
             Choice::Tier => (self.fan_in, self.fan_in),
             Choice::All => (1, usize::MAX),
         };
-        let mut merged = Merged::default();
-        for tier in tiers {
-            let is_chosen = |map: &&MapEntry| map.tier == tier || matches!(choice, Choice::All);
-            let chosen: Vec<_> = of_cut().filter(is_chosen).collect();
-            if chosen.len() < wanted {
-                continue;
-            }
+        for group in groups(manifest, cut, choice).into_iter().filter(|group| group.len() >= wanted) {
             let mut indexes = Vec::new();
-            for map in chosen {
-                match self.folder.end(map, &self.filters, |_| ()).await {
+            for map in group {
+                match self.usable_end(map).await {
                     Ok(index) => {
                         indexes.push(index);
                         merged.inputs.push(map.clone());
@@ -186,11 +184,24 @@ impl MapWriter {
                 }
             }
             if indexes.len() >= wanted {
-                return Ok(Some((merged, indexes)));
+                return Ok((merged, indexes));
             }
             merged.inputs.clear();
         }
-        Ok(None)
+        Ok((merged, Vec::new()))
+    }
+
+    /// Loads the end of a map that merges can use.
+    async fn usable_end(&self, map: &MapEntry) -> Result<MapIndex> {
+        let index = self.folder.end(map, &self.filters, &mut EndReads::default()).await?;
+        let (expected, got) = (self.options.prefix_bits(), index.prefix_bits());
+        if expected != got {
+            return Err(MapError::PrefixBits { expected, got }.into());
+        }
+        if index.files().is_empty() {
+            return Err(MapError::Field { field: "covered files", expected: "1 or more", got: 0 }.into());
+        }
+        Ok(index)
     }
 
     async fn merge_maps(
@@ -257,7 +268,7 @@ impl MapWriter {
     }
 
     /// Deletes maps that left the manifest before `grace`, and maps of that age that never were in it, because their
-    /// writer was killed. Returns how many.
+    /// writer was killed. Returns how many. Deletes nothing in a folder without a manifest.
     ///
     /// A reader with an older manifest than that finds nothing in their place, and searches all of their files. So
     /// choose `grace` longer than readers keep a manifest, and longer than an upload takes. Ages are by the clocks of
@@ -265,25 +276,28 @@ impl MapWriter {
     ///
     /// # Errors
     ///
-    /// The store fails, or the manifest is damaged.
+    /// The store fails, or the manifest is damaged. If one deletion fails, the others are still done.
     pub async fn sweep(&self, grace: Duration) -> Result<usize> {
         let latest = now().saturating_sub(grace.as_secs());
         // Before the manifest: what is listed now, and not in the manifest then, was not added in between.
         let objects: Vec<_> = self.folder.store.list(Some(&self.folder.path)).try_collect().await?;
-        let manifest = self.manifest().await?;
+        let Some(loaded) = self.folder.load(None).await?.filter(Loaded::exists) else { return Ok(0) };
+        let manifest = loaded.manifest;
         let live: HashSet<&str> = manifest.maps.iter().map(|map| map.object.as_str()).collect();
         let is_young = |object: &str| manifest.retired.iter().any(|gone| gone.object == object && gone.since > latest);
-        let mut due: Vec<String> = Vec::new();
+        let mut due: Vec<&str> = Vec::new();
         for object in &objects {
             let name = object.location.filename().unwrap_or_default();
-            let is_own = name.ends_with(SUFFIX) && object.location == self.folder.object(name);
+            let is_own = is_map_name(name) && object.location == self.folder.object(name);
             let is_old = u64::try_from(object.last_modified.timestamp()).is_ok_and(|written| written <= latest);
             if is_own && is_old && !live.contains(name) && !is_young(name) {
-                due.push(name.to_owned());
+                due.push(name);
             }
         }
-        self.delete(due.iter().cloned()).await?;
-        let gone: HashSet<&str> = due.iter().map(String::as_str).collect();
+        let deletions: Vec<_> = due.into_iter().map(|name| async move { (name, self.delete(name).await) }).collect();
+        let deletions: Vec<_> = futures::stream::iter(deletions).buffer_unordered(DELETIONS).collect().await;
+        let gone: HashSet<&str> =
+            deletions.iter().filter(|(_, deleted)| deleted.is_ok()).map(|(name, _)| *name).collect();
         let listed: HashSet<&str> = objects.iter().filter_map(|object| object.location.filename()).collect();
         let forget = |manifest: &mut Manifest| {
             let before = manifest.retired.len();
@@ -292,17 +306,33 @@ impl MapWriter {
             Ok(manifest.retired.len() < before)
         };
         self.folder.update(forget).await?;
-        Ok(due.len())
+        deletions.into_iter().try_fold(0, |count, (_, deleted)| Ok(count + usize::from(deleted?)))
     }
 
-    async fn delete(&self, names: impl IntoIterator<Item = String>) -> Result<()> {
-        let objects: Vec<_> = names.into_iter().map(|name| Ok(self.folder.object(&name))).collect();
-        let deleted = self.folder.store.delete_stream(futures::stream::iter(objects).boxed());
-        deleted
-            .try_for_each(|_| future::ok(()))
-            .await
-            .or_else(|error| if let object_store::Error::NotFound { .. } = error { Ok(()) } else { Err(error.into()) })
+    /// Deletes an object; `false` if it is not there.
+    async fn delete(&self, name: &str) -> Result<bool> {
+        match self.folder.store.delete(&self.folder.object(name)).await {
+            Ok(()) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
+}
+
+/// Returns the maps of a cut that may be merged with one another: those of each tier, or all.
+fn groups<'a>(manifest: &'a Manifest, cut: &str, choice: Choice) -> Vec<Vec<&'a MapEntry>> {
+    let mut groups: BTreeMap<u32, Vec<&MapEntry>> = BTreeMap::new();
+    for map in manifest.maps.iter().filter(|map| map.cut == cut) {
+        let group = if let Choice::Tier = choice { map.tier } else { 0 };
+        groups.entry(group).or_default().push(map);
+    }
+    groups.into_values().collect()
+}
+
+/// Whether a map of this package has such a name.
+fn is_map_name(name: &str) -> bool {
+    let id = name.strip_suffix(SUFFIX).unwrap_or_default();
+    id.len() == 16 && id.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
 /// Replaces maps by their merge in a manifest that has all of them.

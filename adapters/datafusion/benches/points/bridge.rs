@@ -48,7 +48,8 @@ impl old::ObjectStore for Bridge {
             old::GetRange::Offset(offset) => object_store::GetRange::Offset(offset),
             old::GetRange::Suffix(bytes) => object_store::GetRange::Suffix(bytes),
         });
-        let options = object_store::GetOptions { range, head: options.head, ..object_store::GetOptions::default() };
+        let old::GetOptions { head, if_match, .. } = options;
+        let options = object_store::GetOptions { range, head, if_match, ..object_store::GetOptions::default() };
         let got = self.0.get_opts(&new_path(location), options).await.map_err(error)?;
         let (meta, range) = (old_meta(got.meta.clone()), got.range.clone());
         let payload = old::GetResultPayload::Stream(got.into_stream().map_err(error).boxed());

@@ -19,10 +19,10 @@ async fn stored() -> (Fixture, Vec<u8>) {
 #[tokio::test]
 async fn every_covered_file_is_planned_if_the_page_is_damaged() {
     let (fixture, mut map) = stored().await;
-    // Opened before: the end is sound, and stays in memory.
-    let table = fixture.mapped().await;
     map[40] ^= 1;
     fixture.store.put(&MAP.into(), map.into()).await.unwrap();
+    // Its end is sound.
+    let table = fixture.mapped().await;
     let (rows, counts) = fixture.rows(table, col("id").eq(lit("apple"))).await;
     assert_eq!((rows.len(), counts.planned_files), (1, 2));
     assert_eq!((counts.map_reads, counts.failed_map_reads, counts.map_answers), (1, 1, 0));
@@ -51,6 +51,21 @@ async fn every_covered_file_is_planned_if_the_map_is_gone_or_shorter_or_another_
     fixture.store.put(&MAP.into(), bytes.into()).await.unwrap();
     let (rows, counts) = fixture.rows(other, beet).await;
     assert_eq!((rows.len(), counts.planned_files, counts.failed_map_reads), (1, 3, 1));
+}
+
+#[tokio::test]
+async fn every_covered_file_is_planned_if_another_map_has_the_same_id_and_size() {
+    let (fixture, map) = stored().await;
+    let table = fixture.mapped().await;
+    let other = Fixture::new();
+    other.put("three", texts([Some("apple"), Some("fig")])).await;
+    other.put("four", texts([Some("leek")])).await;
+    other.write_map(&["three", "four"]).await;
+    let bytes = other.store.get(&MAP.into()).await.unwrap().bytes().await.unwrap();
+    assert_eq!(bytes.len(), map.len());
+    fixture.store.put(&MAP.into(), bytes.into()).await.unwrap();
+    let (rows, counts) = fixture.rows(table, col("id").eq(lit("beet"))).await;
+    assert_eq!((rows.len(), counts.planned_files, counts.failed_map_reads), (1, 2, 1));
 }
 
 #[tokio::test]

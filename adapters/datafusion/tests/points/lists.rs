@@ -7,9 +7,9 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::object_store::ObjectStoreExt;
 use datafusion::prelude::{col, lit};
 use sstfilter::FileId;
-use sstfilter_datafusion::{StoredMap, file_id, write_key_lists};
+use sstfilter_datafusion::{MappedTable, StoredMap, file_id, write_key_lists};
 
-use crate::fixture::{Fixture, MAP, texts};
+use crate::fixture::{Fixture, MAP, texts, url};
 
 #[tokio::test]
 async fn each_file_has_a_list_named_by_its_version() {
@@ -46,10 +46,40 @@ async fn a_file_that_cannot_be_read_has_no_list() {
     let folder = tempfile::tempdir().unwrap();
     let table = fixture.plain().await;
     write_key_lists(&fixture.session.state(), &table, "id", folder.path()).await.unwrap_err();
-    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(names.collect::<Vec<_>>(), ["unfinished.tmp"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let error = write_key_lists(&fixture.session.state(), &table, "amounts", folder.path()).await.unwrap_err();
     assert!(error.to_string().contains("amounts"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_was_replaced_has_no_list() {
+    let fixture = Fixture::new();
+    let folder = tempfile::tempdir().unwrap();
+    fixture.put("one", texts([Some("apple")])).await;
+    let table = fixture.plain().await;
+    // Of the same size.
+    fixture.put("one", texts([Some("lemon")])).await;
+    let state = fixture.session.state();
+    assert_eq!(write_key_lists(&state, &table, "id", folder.path()).await.unwrap(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn calls_at_once_write_complete_lists() {
+    let fixture = Fixture::new();
+    let ids: Vec<_> = (0..5_000).map(|number| number.to_string()).collect();
+    fixture.put("one", texts(ids[..2_000].iter().map(|id| Some(id.as_str())))).await;
+    fixture.put("two", texts(ids[2_000..].iter().map(|id| Some(id.as_str())))).await;
+    let table = |file| MappedTable::new(fixture.schema.clone(), url(), vec![file]);
+    let (state, folder) = (fixture.session.state(), tempfile::tempdir().unwrap());
+    let tables: Vec<_> = fixture.files().await.into_iter().map(table).collect();
+    let write = |table| write_key_lists(&state, table, "id", folder.path());
+    let written = futures::future::join(write(&tables[0]), write(&tables[1])).await;
+    assert_eq!((written.0.unwrap(), written.1.unwrap()), (1, 1));
+    let lists = std::fs::read_dir(folder.path()).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()));
+    let mut keys: Vec<_> = lists.map(|text| text.unwrap().lines().count()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, [2_000, 3_000]);
 }
 
 /// The whole way: lists, the command line, an object, a table. Runs if `SSTFILTER` names the program.

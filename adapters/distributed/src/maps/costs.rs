@@ -132,7 +132,7 @@ async fn write_maps(cluster: &mut Cluster, folder: &str, size: &Size, cut: impl 
             builder.add_file(file.id(), file.hashes(keys, &filters));
         }
         writer.add(&cut(map), builder).await?;
-        while writer.merge(&cut(map), |_| true).await?.is_some() {}
+        while !writer.merge(&cut(map), |_| true).await?.inputs.is_empty() {}
     }
     written.left = writer.manifest().await?.maps.len() as u64;
     for request in cluster.requests()?.iter().filter(|request| request.client == name) {

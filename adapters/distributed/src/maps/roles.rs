@@ -84,7 +84,7 @@ async fn merge(config: &MapRole, mut requests: Requests) -> Result<()> {
     serve!(requests, request => {
         Request::Maps(MapRequest::Merge(cut)) => {
             let mut merges = 0;
-            while maps.merge(&cut, |_| true).await?.is_some() {
+            while !maps.merge(&cut, |_| true).await?.inputs.is_empty() {
                 merges += 1;
             }
             Answer::Count(merges)

@@ -12,8 +12,9 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
+use sstfilter_map_store::{Manifest, Retired};
 
 /// What happens to the GETs of maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct Faulty {
     /// The next PUT of a manifest is stored, and the answer is that another one was stored before: as if the client had
     /// repeated a request whose answer was lost.
     pub(crate) denies_next: AtomicBool,
+    /// Before that answer, another process merges all maps, and keeps no file.
+    pub(crate) retires_then: AtomicBool,
     /// Operations until the process is killed; none of the later ones arrives.
     left: AtomicI64,
 }
@@ -105,6 +108,13 @@ impl ObjectStore for Faulty {
         tokio::task::yield_now().await;
         let put = self.inner.put_opts(location, payload, options).await?;
         if location.filename() == Some("manifest") && self.denies_next.swap(false, Ordering::SeqCst) {
+            if self.retires_then.load(Ordering::SeqCst) {
+                let mut manifest = Manifest::decode(&self.inner.get(location).await?.bytes().await?).unwrap();
+                let gone =
+                    manifest.maps.drain(..).map(|map| serde_json::json!({"object": map.object, "since": 1_u64 << 40}));
+                manifest.retired.extend(gone.map(|gone| serde_json::from_value::<Retired>(gone).unwrap()));
+                self.inner.put(location, manifest.encode().unwrap().into()).await?;
+            }
             return Err(Error::Precondition { path: location.to_string(), source: "another one was stored".into() });
         }
         Ok(put)
@@ -123,6 +133,8 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.arrive()?;
+        // Other lookups start before the answer.
+        tokio::task::yield_now().await;
         let fault = self.fault(location);
         match fault {
             Some(Fault::Fail) => return Err(broken("failed")),

@@ -48,7 +48,7 @@ async fn mergers_of_one_cut_at_once_lose_no_file() {
     }
     let tasks = (0..4_u64).map(|_| {
         let writer = writer(&store);
-        tokio::spawn(async move { while writer.merge("day", |_| true).await.unwrap().is_some() {} })
+        tokio::spawn(async move { while !writer.merge("day", |_| true).await.unwrap().inputs.is_empty() {} })
     });
     futures::future::try_join_all(tasks).await.unwrap();
     let manifest = writer(&store).manifest().await.unwrap();
@@ -136,7 +136,24 @@ async fn a_manifest_that_was_stored_although_the_answer_denies_it_has_each_map_o
     }
     assert_eq!(writer.manifest().await.unwrap().maps.len(), 4);
     store.denies_next.store(true, Ordering::SeqCst);
-    let merged = writer.merge("day", |_| true).await.unwrap().unwrap();
+    let merged = writer.merge("day", |_| true).await.unwrap();
     assert_eq!(writer.manifest().await.unwrap().maps, [merged.output.unwrap()]);
     assert!(check_anew(&store, 0..4).await < 0.1);
+}
+
+#[tokio::test]
+async fn a_map_that_was_stored_and_merged_before_the_answer_is_done_and_keeps_its_grace_period() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..=map).await);
+    }
+    store.retires_then.store(true, Ordering::SeqCst);
+    store.denies_next.store(true, Ordering::SeqCst);
+    let output = writer.merge("day", |_| true).await.unwrap().output.unwrap();
+    assert!(store.inner.head(&Path::from(format!("{FOLDER}/{}", output.object))).await.is_ok());
+    store.denies_next.store(true, Ordering::SeqCst);
+    assert!(add(&writer, "day", 5..=5).await);
+    let manifest = writer.manifest().await.unwrap();
+    assert_eq!((manifest.maps.len(), manifest.retired.len()), (0, 6), "the added map is not listed again");
 }

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
-use sstfilter::Filters;
-use sstfilter_map::{MapBuilder, MapOptions};
+use sstfilter::{FileId, Filters};
+use sstfilter_map::{MapBuilder, MapOptions, WriteId, Writes};
 use sstfilter_map_store::{Error, Manifest, MapWriter};
 
 use crate::faults::{Fault, Faulty};
-use crate::support::{FOLDER, NO_GRACE, add, check, check_anew, file, hash, keys, mix, reader, snapshot, writer};
+use crate::support::{
+    FOLDER, NO_GRACE, add, check, check_anew, file, hash, keys, mix, options, reader, snapshot, writer,
+};
 
 async fn objects(store: &Arc<Faulty>) -> usize {
     use futures::StreamExt;
@@ -19,7 +21,7 @@ async fn objects(store: &Arc<Faulty>) -> usize {
 
 async fn merge_tiers(writer: &MapWriter) -> usize {
     let mut merges = 0;
-    while writer.merge("day", |_| true).await.unwrap().is_some() {
+    while !writer.merge("day", |_| true).await.unwrap().inputs.is_empty() {
         merges += 1;
     }
     merges
@@ -56,7 +58,7 @@ async fn a_merge_has_the_bytes_of_a_map_that_is_built_from_keys_and_leaves_out_f
         writer.add("day", builder).await.unwrap();
     }
     let before = store.gets();
-    let merged = writer.merge_all("day", |id| id != file(7)).await.unwrap().unwrap();
+    let merged = writer.merge_all("day", |id| id != file(7)).await.unwrap();
     let output = merged.output.unwrap();
     assert_eq!((merged.inputs.len(), output.files, output.unknown_pages), (5, 39, 0));
     let bytes: u64 = merged.inputs.iter().map(|map| map.bytes).sum();
@@ -79,7 +81,7 @@ async fn a_cut_whose_files_are_gone_leaves_no_map() {
     for map in 0..4 {
         assert!(add(&writer, "day", map..=map).await);
     }
-    let merged = writer.merge("day", |_| false).await.unwrap().unwrap();
+    let merged = writer.merge("day", |_| false).await.unwrap();
     assert!(merged.output.is_none() && merged.inputs.len() == 4);
     assert!(writer.manifest().await.unwrap().maps.is_empty());
 }
@@ -103,11 +105,11 @@ async fn a_page_that_is_damaged_on_its_way_into_a_merge_is_read_again_and_one_in
             store.set(&[(Fault::Flip, 20)]);
         }
         let mut merged = writer.merge("day", |_| true).await;
-        while !is_stored && matches!(&merged, Ok(None) | Err(_)) {
+        while !is_stored && merged.as_ref().map_or(true, |merged| merged.inputs.is_empty()) {
             // The end of a map was damaged on its way.
             merged = writer.merge("day", |_| true).await;
         }
-        let merged = merged.unwrap().unwrap();
+        let merged = merged.unwrap();
         store.set(&[]);
         unknown += merged.output.unwrap().unknown_pages;
         assert_eq!(unknown > 0, is_stored);
@@ -124,12 +126,87 @@ async fn a_map_that_is_gone_does_not_stop_merges_of_others() {
     }
     let gone = writer.manifest().await.unwrap().maps[1].clone();
     store.inner.delete(&Path::from(format!("{FOLDER}/{}", gone.object))).await.unwrap();
-    let merged = writer.merge("day", |_| true).await.unwrap().unwrap();
+    let merged = writer.merge("day", |_| true).await.unwrap();
     assert_eq!((merged.inputs.len(), merged.unusable.len()), (4, 1));
     assert!(matches!(&merged.unusable[0], (map, Error::Store(object_store::Error::NotFound { .. })) if *map == gone));
     writer.remove(&[gone.map_id()]).await.unwrap();
     assert_eq!(writer.manifest().await.unwrap().maps.len(), 1);
     check_anew(&store, 0..5).await;
+}
+
+/// Puts a map into the store and into the manifest that no writer with the usual options would add.
+async fn plant(store: &Arc<Faulty>, options: MapOptions, fill: impl FnOnce(&mut MapBuilder)) {
+    let id = FileId::random();
+    let (mut builder, mut bytes) = (MapBuilder::new(&Filters::default(), options), Vec::new());
+    fill(&mut builder);
+    builder.finish(id, &mut bytes).unwrap();
+    let writer = writer(store);
+    let mut manifest = writer.manifest().await.unwrap();
+    let mut map = manifest.maps[0].clone();
+    (map.id, map.object) = (id.fingerprint(), format!("{:016x}.map", id.fingerprint()));
+    (map.bytes, map.files) = (bytes.len() as u64, 1);
+    store.inner.put(&Path::from(format!("{FOLDER}/{}", map.object)), bytes.into()).await.unwrap();
+    manifest.maps.insert(0, map);
+    let manifest = manifest.encode().unwrap();
+    store.inner.put(&Path::from(format!("{FOLDER}/manifest")), manifest.into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn maps_that_cannot_be_merged_do_not_stop_merges_of_others() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..=map).await);
+    }
+    // A map of other options, one of writes, and one that was cut.
+    let other = MapOptions::with_prefix_bits(30).unwrap();
+    plant(&store, other, |builder| builder.add_file(file(10), keys(10).map(hash).collect())).await;
+    let writes = Writes::of(WriteId::new(1, 1).unwrap());
+    plant(&store, options(), |builder| builder.add_writes(writes, vec![hash(1)])).await;
+    plant(&store, options(), |builder| builder.add_file(file(11), keys(11).map(hash).collect())).await;
+    let cut = Path::from(format!("{FOLDER}/{}", writer.manifest().await.unwrap().maps[0].object));
+    store.inner.put(&cut, "short".into()).await.unwrap();
+    let merged = writer.merge("day", |_| true).await.unwrap();
+    assert_eq!((merged.inputs.len(), merged.unusable.len()), (4, 3));
+    let reasons: Vec<_> = merged.unusable.iter().map(|(_, error)| error.to_string()).collect();
+    assert!(reasons[0].contains("bytes, got 5") && reasons[1].contains("covered files"), "{reasons:?}");
+    assert!(reasons[2].contains("got one that keeps 30"), "{reasons:?}");
+    check_anew(&store, 0..12).await;
+    // They are reported if there is nothing to merge, too, each once.
+    assert!(add(&writer, "day", 5..=5).await);
+    let merged = writer.merge("day", |_| true).await.unwrap();
+    assert_eq!((merged.inputs.len(), merged.unusable.len()), (0, 3));
+    assert_eq!(writer.merge_all("day", |_| true).await.unwrap().unusable.len(), 3);
+}
+
+#[tokio::test]
+async fn maps_that_could_not_be_merged_are_refused() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    let mut other = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(30).unwrap());
+    other.add_file(file(1), vec![hash(1)]);
+    let mut writes = writer.builder();
+    writes.add_writes(Writes::of(WriteId::new(1, 1).unwrap()), vec![hash(1)]);
+    for (builder, expected) in [(other, "got one that keeps 30"), (writes, "covered files")] {
+        let refused = writer.add("day", builder).await.unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    assert!(writer.manifest().await.unwrap().maps.is_empty());
+}
+
+#[tokio::test]
+async fn objects_that_are_not_maps_of_the_folder_are_not_deleted() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    let put = async |name: &str| drop(store.inner.put(&Path::from(format!("{FOLDER}/{name}")), "x".into()).await);
+    put("0123456789abcdef.map").await;
+    assert_eq!(writer.sweep(NO_GRACE).await.unwrap(), 0, "there is no manifest");
+    assert!(add(&writer, "day", 0..1).await);
+    for name in ["0123.map", "world.map", "0123456789abcdeg.map", "0123456789abcdef0.map", ".map"] {
+        put(name).await;
+    }
+    assert_eq!(writer.sweep(NO_GRACE).await.unwrap(), 1);
+    assert_eq!(objects(&store).await, 6);
 }
 
 #[tokio::test]
@@ -177,7 +254,7 @@ async fn work(writer: &MapWriter, added: &mut u64) -> Result<(), Error> {
         writer.add("day", builder).await?;
         *added += 1;
     }
-    while writer.merge("day", |_| true).await?.is_some() {}
+    while !writer.merge("day", |_| true).await?.inputs.is_empty() {}
     writer.merge_all("day", |id| id != file(8)).await?;
     writer.sweep(NO_GRACE).await?;
     Ok(())

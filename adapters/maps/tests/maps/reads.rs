@@ -115,6 +115,36 @@ async fn equal_requests_at_once_are_one() {
 }
 
 #[tokio::test]
+async fn lookups_at_once_share_a_failure() {
+    let store = stored().await;
+    let reader = reader(&store, 1 << 20).await;
+    let snapshot = snapshot(&reader, 0..40).await;
+    store.set(&[(Fault::Truncate, 100)]);
+    let before = store.gets();
+    let answers = futures::future::join_all((0..50).map(|_| snapshot.candidates(hash(1)))).await;
+    assert!(answers.iter().all(|answer| answer.len() == 40));
+    assert_eq!(store.gets() - before, 8, "two for each map");
+    // A failure is not kept.
+    store.set(&[]);
+    assert!(
+        snapshot.candidates(hash(mix(1) | 3 << 58)).await.len() < 40 && snapshot.candidates(hash(1)).await.len() < 40
+    );
+}
+
+#[tokio::test]
+async fn an_end_that_is_damaged_on_its_way_is_read_again() {
+    let store = stored().await;
+    for round in 0..20 {
+        store.set(&[(Fault::Flip, 30)]);
+        let reader = reader(&store, 0).await;
+        let uncovered = snapshot(&reader, 0..40).await.uncovered().len() as u64;
+        let Statistics { requests, repeated, damaged, .. } = reader.statistics();
+        assert_eq!((requests, uncovered), (4 + repeated, damaged * 10), "round {round}");
+        assert!(damaged <= repeated, "round {round}");
+    }
+}
+
+#[tokio::test]
 async fn a_page_that_is_damaged_on_its_way_is_read_again() {
     let store = stored().await;
     let reader = reader(&store, 0).await;
@@ -163,7 +193,7 @@ async fn a_reader_with_an_old_manifest_loses_no_key_when_its_maps_are_deleted() 
     let store = stored().await;
     let (stale, writer) = (reader(&store, 0).await, writer(&store));
     let before = snapshot(&stale, 0..40).await;
-    assert!(writer.merge_all("monday", |_| true).await.unwrap().unwrap().output.is_some());
+    assert!(writer.merge_all("monday", |_| true).await.unwrap().output.is_some());
     assert_eq!(writer.sweep(NO_GRACE).await.unwrap(), 2);
     // Also one that loads ends only now.
     for old in [before, snapshot(&stale, 0..40).await] {
