@@ -1,6 +1,7 @@
 //! The filters of one open file.
 
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Bound;
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ use super::stats::FileStats;
 /// budgets are based on. Lookups in a view record their outcomes themselves.
 pub struct FileFilters {
     pub(super) state: Arc<FileState>,
-    /// Its number in the budget's registry; `None` for a file without filters.
-    slot: Option<u64>,
+    /// One more than its number in the budget's registry; `None` for a file without filters.
+    slot: Option<NonZeroU64>,
     /// The writes of its own entries. Behind a pointer, because few engines state them.
     writes: Option<Box<Writes>>,
 }
@@ -41,7 +42,7 @@ impl FileFilters {
     ) -> Self {
         let state = Arc::new(FileState::new(config, metadata, source));
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
-        let slot = has_filters.then(|| state.pool().add(&state.units));
+        let slot = if has_filters { NonZeroU64::new(state.pool().add(&state.units) + 1) } else { None };
         // Built before the source is called, which may panic: dropping the file then removes it from the budget.
         let mut file = Self { state, slot, writes: None };
         let resident = file.state.read_at_open();
@@ -211,7 +212,7 @@ impl FileFilters {
 impl Drop for FileFilters {
     fn drop(&mut self) {
         if let Some(slot) = self.slot {
-            self.state.pool().remove(slot);
+            self.state.pool().remove(slot.get() - 1);
         }
     }
 }
