@@ -1,5 +1,7 @@
 //! The union of stored filters, without their keys.
 
+use alloc::string::ToString;
+
 use bytes::Bytes;
 
 use super::open::FilterBlock;
