@@ -33,7 +33,7 @@ use crate::units::FalsePositiveRate;
 ///     filter.insert(hash);
 /// }
 /// assert!(keys(0..11_100).into_iter().all(|hash| filter.contains(hash)));
-/// assert!(filter.is_due(), "more than 1,000 came later: build the filter anew");
+/// assert!(filter.is_due(), "more than 1,000 came later: rebuild the filter");
 /// let rebuilt = filter.rebuilt(&policy, &context, &keys(0..11_100))?;
 /// assert!(!rebuilt.is_due() && rebuilt.health().keys == 11_100);
 /// # Ok::<(), sstfilter::FilterError>(())
@@ -72,7 +72,7 @@ impl<P: Part> LateKeys<P> {
         !is_in_base && self.layers.add(hash)
     }
 
-    /// Returns whether more keys came later than were planned, so that the rate rises: build the filter anew.
+    /// Returns whether more keys came later than were planned, so that the rate rises: rebuild the filter.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.layers.numbers.inserted > self.layers.numbers.keys
@@ -85,7 +85,7 @@ impl<P: Part> LateKeys<P> {
         self.layers.numbers.inserted as f64 / keys.max(1) as f64
     }
 
-    /// Builds the static filter anew from the hashes of **all** keys, the late ones too: a key that is not among them
+    /// Rebuilds the static filter from the hashes of **all** keys, the late ones too: a key that is not among them
     /// is lost. Plans for as many late keys as before.
     ///
     /// # Errors

@@ -115,7 +115,8 @@ impl<P: Part> Layers<P> {
     /// Inserts a key into the newest part, and returns whether it was new to it.
     pub(super) fn add(&mut self, hash: KeyHash) -> bool {
         let is_new = self.parts.last_mut().is_some_and(|newest| newest.add(hash));
-        self.numbers.inserted += u64::from(is_new);
+        // A forged container may say that it is full.
+        self.numbers.inserted = self.numbers.inserted.saturating_add(is_new.into());
         is_new
     }
 
@@ -261,7 +262,9 @@ impl Numbers {
             return Err(BlockError::Length { expected: total.saturating_add(rest), got: bytes.len() as u64 });
         }
         let sizes = sizes.filter_map(|size| usize::try_from(size).ok()).collect();
-        Ok((sizes, Self { role, rate, keys: fields.u64::<8>(), inserted: fields.u64::<16>(), generations }))
+        let keys = fields.u64::<8>();
+        BlockError::require(keys > 0, "planned keys of layers", "1 or more", keys)?;
+        Ok((sizes, Self { role, rate, keys, inserted: fields.u64::<16>(), generations }))
     }
 }
 

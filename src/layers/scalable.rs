@@ -9,8 +9,9 @@ use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
 
 /// The share of a part's rate that the next part has. The rates of all parts add up to the filter's, for any number of
-/// them. Near the best for filters that grow to between 30 and 10,000 times their first size: parts cost 3.3 bits more
-/// for each key than one filter of this rate (1.44 times log2(10)), and 0.2 more for each doubling.
+/// them. The first part costs 4.8 bits more per key than one filter of this rate (1.44 log2(10)), and each further part
+/// 0.2 more. Smaller shares are cheaper for the first parts, and larger ones after many: at a hundred times the first
+/// size, 0.8 and 0.9 differ by a quarter of a bit.
 const NEXT: f64 = 0.9;
 
 /// A Bloom filter for any number of keys, with one rate: parts of doubling size and falling rates (Almeida et al.,
@@ -20,9 +21,9 @@ const NEXT: f64 = 0.9;
 /// probes the newest part first, and of an absent key all of them: seven after a growth to a hundred times the first
 /// size.
 ///
-/// It costs more bits than a filter that was planned for the final number of keys: the newest part is on average a
-/// quarter empty, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first
-/// part for the usual number of keys, and let the filter grow where that was wrong.
+/// It costs more bits than a filter that was planned for the final number of keys: the newest part is half empty on
+/// average, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first part for
+/// the usual number of keys, and let the filter grow where that was wrong.
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, ScalableBloom};

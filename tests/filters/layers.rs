@@ -286,3 +286,36 @@ fn absurd_options_are_refused() {
     assert!(matches!(<ScalableBloom>::new(hash, u64::MAX, rate(0.1)), Err(FilterError::TooLarge { .. })));
     assert!(ScalableBloom::<RegisterBlockedBloom>::new(hash, 1_000, rate(1e-9)).is_err());
 }
+
+#[test]
+fn a_container_that_plans_for_no_keys_is_refused_and_one_that_claims_all_is_not_counted_beyond() {
+    let hasher = KeyHasher::default();
+    let filter = <RotatingBloom>::new(hasher.identity(), 4_000, 2, rate(0.1)).unwrap();
+    let forged = |at: usize, number: u64| {
+        let mut bytes = filter.to_bytes().unwrap().to_vec();
+        let end = bytes.len();
+        bytes[end - 36 + at..end - 36 + at + 8].copy_from_slice(&number.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..end - 4]);
+        bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
+        <RotatingBloom>::from_bytes(bytes, &hasher)
+    };
+    assert!(matches!(forged(8, 0), Err(FilterError::Block(BlockError::Field { .. }))));
+    // Never full, and full for good: neither number may overflow.
+    let mut never = forged(8, u64::MAX).unwrap();
+    let mut full = forged(16, u64::MAX).unwrap();
+    for hash in keys(7, 100) {
+        assert!(never.insert(hash) || never.contains(hash));
+        full.insert(hash);
+        assert!(full.contains(hash));
+    }
+    let mut both = {
+        let mut bytes = forged(8, u64::MAX).unwrap().to_bytes().unwrap().to_vec();
+        let end = bytes.len();
+        bytes[end - 20..end - 12].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..end - 4]);
+        bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
+        <RotatingBloom>::from_bytes(bytes, &hasher).unwrap()
+    };
+    keys(8, 10).into_iter().for_each(|hash| _ = both.insert(hash));
+    assert!(keys(8, 10).into_iter().all(|hash| both.contains(hash)));
+}

@@ -141,7 +141,7 @@ impl Pinned {
     }
 }
 
-/// What a map says about the keys of a query.
+/// The answer of a map to the keys of a query.
 #[derive(Debug)]
 pub(crate) struct Answer {
     /// The covered files that may have one of the keys; `None`: all of them.

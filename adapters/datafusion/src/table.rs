@@ -84,7 +84,7 @@ impl MappedTable {
         let mut is_searched = vec![true; self.files.len()];
         let schema = Arc::clone(&self.schema).to_dfschema()?;
         for filter in filters.iter().filter(|_| !self.maps.is_empty()) {
-            // What cannot be planned here may still be planned by the engine, above the scan.
+            // The engine may still plan a filter above the scan that cannot be planned here.
             let Ok(predicate) = state.create_physical_expr(filter.clone(), &schema) else { continue };
             for guarantee in LiteralGuarantee::analyze(&predicate) {
                 for map in self.maps.iter().filter(|map| map.column == guarantee.column.name) {
@@ -176,7 +176,7 @@ impl TableProvider for MappedTable {
     }
 }
 
-/// What a table has counted.
+/// The counts of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {

@@ -17,7 +17,7 @@ pub enum Error {
     Write(io::Error),
     /// The manifest is damaged.
     Manifest {
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
     /// The manifest was written by a newer version of this package.

@@ -68,7 +68,7 @@ impl Statistics {
 pub struct Failure {
     /// The name of the object in the folder.
     pub object: String,
-    /// What kind of failure it was.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The reason, as a message.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! Writes maps: adds new ones, merges them in tiers, and deletes what no reader needs any more.
+//! Writes maps: adds new ones, merges them in tiers, and deletes those that no reader needs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct MapWriter {
     fan_in: usize,
 }
 
-/// What a merge did.
+/// The result of a merge.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Merged {

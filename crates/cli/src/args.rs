@@ -416,7 +416,7 @@ pub(crate) struct AdviseArgs {
     pub(crate) many_files: ManyFilesArgs,
 }
 
-/// What `advise --files` needs to know of a store.
+/// The facts about a store that `advise --files` needs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Stores of many files")]
 // Of all its options: clap does not miss a required one that conflicts with another.

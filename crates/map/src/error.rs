@@ -95,7 +95,7 @@ pub enum MapError {
     OtherMap {
         /// The slice.
         slice: Slice,
-        /// What differs.
+        /// The field that differs.
         field: &'static str,
         /// Its value in the first slice.
         expected: u64,

@@ -113,7 +113,8 @@ impl MapIndex {
         Self::load_with(end, map_bytes, |pages| pages)
     }
 
-    /// As [`load_any`](Self::load_any), for bytes with so many of the map's pages.
+    /// Does what [`load_any`](Self::load_any) does, for bytes that have only some of the map's pages: `own_pages`
+    /// returns how many, given the number of all pages.
     pub(crate) fn load_with(end: &[u8], map_bytes: u64, own_pages: impl FnOnce(u64) -> u64) -> Result<Self, MapError> {
         let tail = checked_tail(end)?;
         let trailer = tail.trailer;

@@ -168,7 +168,7 @@ fn each_page<'s, 'a: 's>(
     Ok((report, tail_bytes))
 }
 
-/// What a page of a slice is.
+/// A page of a slice, after its check.
 enum Checked {
     Whole,
     /// It has parts in the tail, whose place in the map is another one than in the slice.

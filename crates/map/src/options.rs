@@ -89,7 +89,7 @@ impl MapOptions {
         self.prefix_bits
     }
 
-    /// Returns the size of a map of so many files and entries, which a build and a merge follow.
+    /// Returns the size that a build or a merge gives a map with this number of files and entries.
     ///
     /// # Errors
     ///

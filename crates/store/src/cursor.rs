@@ -13,7 +13,8 @@ use super::counts::{ChunkEnd, Found};
 use super::read::FilterRead;
 use super::reader::SharedParts;
 use super::state::{Answer, FileState};
-use super::view::{Count, Covered, FilterView, Level, Mapped, Order};
+use super::stats::Count;
+use super::view::{Covered, FilterView, Level, Mapped, Order};
 
 /// A position in a view: a chunk of overlapping files, or after these, the level's files in the order of keys.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +57,7 @@ pub(super) struct Cursor<'a, F> {
     covered: Vec<&'a Covered<F>>,
     /// Whether maps have excluded all other covered files.
     is_mapped: bool,
-    /// What maps of writes say about the key.
+    /// The answer of maps of writes for the key.
     writes: Option<KeyWrites<'a>>,
     /// The order of the covered file returned last.
     order: Order,

@@ -18,7 +18,8 @@ use super::counts::ChunkEnd;
 use super::cursor::{Cursor, Searching, Step};
 use super::file::FileFilters;
 use super::read::FilterRead;
-use super::view::{Count, FilterView, Level, Mapped};
+use super::stats::Count;
+use super::view::{FilterView, Level, Mapped};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the files that may contain `key`, one after the other. The lookup reads nothing from them, except

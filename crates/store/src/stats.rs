@@ -1,7 +1,7 @@
 //! Counts of files and levels.
 
 use sstfilter::FilterStats;
-use sstfilter::internal::FilterCounters;
+use sstfilter::internal::{FilterCounters, StripedCounters};
 
 /// Counts of the lookups and scans that used the filters of one file, or of all files of a level.
 ///
@@ -95,36 +95,56 @@ impl FileStats {
     }
 }
 
-/// Counts of lookups in views with maps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct MapStats {
-    /// Lookups that consulted maps.
-    pub lookups: u64,
-    /// Lookups of these that used the filters of all files instead, because the entries of their key are damaged.
-    pub unknown: u64,
-    /// Covered files that maps did not exclude; with maps of writes, those that lookups searched. Maps excluded all
-    /// others, without counting each.
-    pub candidates: u64,
-    /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in
-    /// vain.
-    pub false_candidates: u64,
-    /// Files searched in vain that no map covers, but a new one could; with maps of writes, all that no map covers.
-    pub false_reads: u64,
-    /// Edits that added a file whose smallest or largest key was not among its writes, so that the view dropped its
-    /// maps of writes: a number was given to two flushes, or a file states wrong writes.
-    pub dropped: u64,
+/// Defines the counters of maps: for each its name in a view, in [`MapStats`], and in exports.
+macro_rules! map_counters {
+    ($($(#[$docs:meta])* $counter:ident, $field:ident, $exported:literal;)+) => {
+        /// The counters of a view: of its lookups, then those of maps.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Count {
+            Lookups,
+            $($counter,)+
+        }
+
+        impl Count {
+            pub(crate) const ALL: usize = [Self::Lookups $(, Self::$counter)+].len();
+        }
+
+        /// Counts of lookups in views with maps.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+        #[non_exhaustive]
+        pub struct MapStats {
+            $($(#[$docs])* pub $field: u64,)+
+        }
+
+        impl MapStats {
+            /// Returns the sums of a view's counters.
+            pub(crate) fn of(counters: &StripedCounters) -> Self {
+                Self { $($field: counters.sum(Count::$counter as usize),)+ }
+            }
+
+            /// Passes the name and the value of each count to `visit`, for export. Counts never decrease.
+            pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
+                $(visit($exported, self.$field);)+
+            }
+        }
+    };
 }
 
-impl MapStats {
-    /// Passes the name and the value of each count to `visit`, for export. Counts never decrease.
-    pub fn visit(&self, mut visit: impl FnMut(&'static str, u64)) {
-        visit("file_map_lookups_total", self.lookups);
-        visit("file_map_unknown_total", self.unknown);
-        visit("file_map_candidates_total", self.candidates);
-        visit("file_map_false_candidates_total", self.false_candidates);
-        visit("file_map_false_reads_total", self.false_reads);
-        visit("file_map_dropped_total", self.dropped);
-    }
+map_counters! {
+    /// Lookups that consulted maps.
+    Mapped, lookups, "file_map_lookups_total";
+    /// Lookups of these that used the filters of all files instead, because the entries of their key are damaged.
+    Unknown, unknown, "file_map_unknown_total";
+    /// Covered files that maps did not exclude; with maps of writes, those that lookups searched. Maps excluded all
+    /// others, without counting each.
+    Candidates, candidates, "file_map_candidates_total";
+    /// Candidates that did not contain the key: outside of their bounds, excluded by their filters, or searched in
+    /// vain.
+    FalseCandidates, false_candidates, "file_map_false_candidates_total";
+    /// Files searched in vain that no map covers, but a new one could; with maps of writes, all that no map covers.
+    FalseReads, false_reads, "file_map_false_reads_total";
+    /// Edits that added a file whose smallest or largest key was not among its writes, so that the view dropped its
+    /// maps of writes: a number was given to two flushes, or a file states wrong writes.
+    Dropped, dropped, "file_map_dropped_total";
 }

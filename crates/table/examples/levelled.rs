@@ -292,7 +292,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges maps, or writes them anew from keys. A larger engine does it in the background.
+    /// Merges maps, or rebuilds them from keys. A larger engine does it in the background.
     fn merge_maps(&mut self) -> Fallible<()> {
         loop {
             let begin = processor_time();

@@ -3,7 +3,7 @@
 use super::shape::{Counter, CountingBloomShape};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::error::FilterError;
-use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
+use crate::filter::standard_bloom::{BloomParams, StandardBloom, planned_by_keys};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -42,24 +42,7 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// Creates an empty filter for `keys` keys with this many *counters* per key, of four bits each.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_size(hash: HashIdentity, keys: u64, counters_per_key: BitsPerKey) -> Result<Self, FilterError> {
-        Self::empty(hash, BloomParams::for_keys(keys, counters_per_key))
-    }
-
-    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::Config`] when 100 counters per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
-    /// [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
-    }
+    planned_by_keys!("counters of four bits");
 
     /// Creates an empty filter with any number of `counters`, and `probes` probes, 1 to 32.
     ///

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::params::{ANY_PROBES, BloomParams, size_for_rate, with_probes};
+use super::params::{ANY_PROBES, BloomParams, planned_by_keys, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch, prefetch_cells};
 use crate::filter::cache::ATOMIC_INSERT_PREFETCH_BYTES;
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
@@ -63,24 +63,7 @@ pub struct AtomicBloom {
 }
 
 impl AtomicBloom {
-    /// Creates an empty filter for `keys` keys, with the number of probes that has the lowest rate at this size.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
-        Self::empty(hash, BloomParams::for_keys(keys, size))
-    }
-
-    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::Config`] when 100 bits per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
-    /// [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
-    }
+    planned_by_keys!("bits");
 
     /// Creates an empty filter with any number of `bits`, and `probes` probes, 1 to 32.
     ///

@@ -1,7 +1,7 @@
 //! The filter in memory.
 
 use super::build;
-use super::params::{BloomParams, size_for_rate};
+use super::params::{BloomParams, planned_by_keys};
 use super::shape::StandardBloomShape;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
 use crate::filter::error::FilterError;
@@ -42,24 +42,7 @@ pub struct StandardBloom {
 }
 
 impl StandardBloom {
-    /// Creates an empty filter for `keys` keys, with the number of probes that has the lowest rate at this size.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
-        Self::empty(hash, BloomParams::for_keys(keys, size))
-    }
-
-    /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::Config`] when 100 bits per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
-    /// [`FilterError::NoMemory`] when allocation fails.
-    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
-    }
+    planned_by_keys!("bits");
 
     /// Creates an empty filter with any number of `bits`, and `probes` probes, 1 to 32.
     ///

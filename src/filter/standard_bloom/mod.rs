@@ -56,5 +56,5 @@ mod shape;
 pub(crate) use atomic::AtomicBloom;
 pub(crate) use filter::StandardBloom;
 pub(crate) use kind::StandardBloomKind;
-pub(crate) use params::{BloomParams, size_for_rate};
+pub(crate) use params::{BloomParams, planned_by_keys, size_for_rate};
 pub(crate) use shape::{ArrayShape, Cell, StandardBloomShape};

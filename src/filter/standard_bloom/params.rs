@@ -148,6 +148,34 @@ macro_rules! with_probes {
 }
 pub(super) use with_probes;
 
+/// The constructors of filters that are planned for a number of keys. `$cells` is what their positions are called.
+macro_rules! planned_by_keys {
+    ($cells:literal) => {
+        #[doc = concat!(
+            "Creates an empty filter for `keys` keys with this many ", $cells, " per key, and the number of probes ",
+            "that has the lowest rate at this size.",
+        )]
+        ///
+        /// # Errors
+        ///
+        /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
+        pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
+            Self::empty(hash, BloomParams::for_keys(keys, size))
+        }
+
+        /// Creates the smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
+        ///
+        /// # Errors
+        ///
+        #[doc = concat!("[`FilterError::Config`] when 100 ", $cells, " per key are not enough; ")]
+        /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
+        pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+            Self::for_size(hash, keys, $crate::filter::standard_bloom::size_for_rate(keys, rate)?)
+        }
+    };
+}
+pub(crate) use planned_by_keys;
+
 /// The positions of one key, in sequence and without end; a filter uses the first `probes`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProbeSequence {

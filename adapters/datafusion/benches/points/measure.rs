@@ -12,7 +12,7 @@ use sstfilter_distributed::server::LoggedRequest;
 use crate::AnyError;
 use crate::store::{MAP, Store, id, ids};
 
-/// How much is measured.
+/// The size of a measurement.
 pub(crate) struct Size {
     pub(crate) files: usize,
     pub(crate) rows_per_file: usize,

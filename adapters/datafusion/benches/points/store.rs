@@ -153,7 +153,7 @@ fn map_id() -> Result<FileId, AnyError> {
     fingerprint(MAP_ID)
 }
 
-/// What the command line does with lists.
+/// Runs the command line on the lists of keys.
 fn map_of(lists: &Path) -> Result<Vec<u8>, AnyError> {
     let filters = Filters::default();
     let (mut files, mut keys) = (Vec::new(), 0);

@@ -57,7 +57,7 @@ async fn a_file_that_was_replaced_has_no_list() {
     let folder = tempfile::tempdir().unwrap();
     fixture.put("one", texts([Some("apple")])).await;
     let table = fixture.plain().await;
-    // Of the same size.
+    // The new contents have the same size.
     fixture.put("one", texts([Some("lemon")])).await;
     let state = fixture.session.state();
     assert_eq!(write_key_lists(&state, &table, "id", folder.path()).await.unwrap(), 0);

@@ -104,7 +104,7 @@ async fn a_file_that_was_replaced_is_not_covered_and_a_deleted_one_is_not_missed
     fixture.put("replaced", texts([Some("beet")])).await;
     fixture.put("deleted", texts([Some("leek")])).await;
     fixture.write_map(&["kept", "replaced", "deleted"]).await;
-    // Of the same size.
+    // The new contents have the same size.
     fixture.put("replaced", texts([Some("kiwi")])).await;
     fixture.store.delete(&path("deleted")).await.unwrap();
     let (found, counts) = fixture.check(col("id").eq(lit("kiwi"))).await;

@@ -30,7 +30,7 @@ const AT_ONCE: usize = 8;
 /// Lookups of absent keys in one layout.
 #[derive(Clone, Debug)]
 pub struct Cost {
-    /// What tells which files to open.
+    /// The layout that says which files to open.
     pub layout: String,
     /// Files that a lookup is about.
     pub files: u64,
@@ -48,7 +48,7 @@ pub struct Cost {
     pub opened: u64,
 }
 
-/// What it took to write the maps, by the server's log.
+/// The requests and bytes that writing the maps took, by the server's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Written {
     /// Maps that were added.

@@ -46,7 +46,7 @@ const PAUSE: u64 = 200;
 /// Seconds after which maps are deleted that left the manifest. More than a writer needs from a map to the manifest.
 const GRACE: u64 = 3;
 
-/// What happened.
+/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     /// Processes that were killed.
@@ -65,7 +65,7 @@ pub struct Story {
     pub missing: u64,
 }
 
-/// What all processes share: which files are acknowledged.
+/// The acknowledged files, which all processes share.
 #[derive(Debug)]
 struct Engine {
     keys: u64,

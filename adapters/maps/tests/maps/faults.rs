@@ -16,7 +16,7 @@ use object_store::{
 };
 use sstfilter_map_store::{Manifest, Retired};
 
-/// What happens to the GETs of maps.
+/// The fate of a GET of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// An error.

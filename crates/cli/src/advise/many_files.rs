@@ -86,13 +86,13 @@ impl Layout {
         self.name.starts_with("file map")
     }
 
-    /// Returns dollars for lookups and storage of a month, with so many lookups a day.
+    /// Returns dollars for lookups and storage of a month, with this many lookups a day.
     fn monthly(&self, need: &Need<'_>) -> f64 {
         self.dollars_per_day * DAYS_OF_A_MONTH + self.stored_bytes as f64 * need.byte_price()
     }
 }
 
-/// What the store is like.
+/// The store to advise on.
 struct Need<'a> {
     args: &'a ManyFilesArgs,
     files: u32,

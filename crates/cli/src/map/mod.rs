@@ -337,7 +337,7 @@ impl fmt::Display for MapFields {
     }
 }
 
-/// What was written.
+/// The map or slice that was written.
 #[derive(Debug, Serialize)]
 struct Written {
     #[serde(flatten)]

@@ -18,7 +18,7 @@ use crate::output::{Outcome, explained, note};
 use crate::units::{counted, grouped};
 use crate::{groups, input};
 
-/// What to do with a file that is no table.
+/// The treatment of a file that is no table.
 const ABOUT_LISTS: &str = "for files of keys, pass --key-lists";
 
 /// The files of a store, for commands that read maps.

@@ -290,7 +290,7 @@ fn forged_writes_are_refused() {
     refused(forged(0, 8, number(3)), "covered writes");
     refused(forged(8, 8, number(3)), "covered writes");
     refused(forged(16, 8, number(0)), "covered writes");
-    // More entries than there is room for, in the trailer.
+    // The trailer claims more entries than fit into the pages.
     refused(forged(32 + 44, 5, 1 << 39), "entries");
     // Other coverages than files and writes.
     for coverage in 2..16 {

@@ -18,28 +18,6 @@ use crate::config::Config;
 use crate::file::FileFilters;
 use crate::state::FileState;
 
-/// The counters of a view.
-#[derive(Clone, Copy)]
-pub(crate) enum Count {
-    Lookups,
-    /// Lookups that consulted maps.
-    Mapped,
-    /// Lookups of these that were answered without maps, because the entries of the key are damaged.
-    Unknown,
-    /// Covered files that maps did not exclude.
-    Candidates,
-    /// Those of them that did not contain the key.
-    FalseCandidates,
-    /// Files that no map covers, searched in vain.
-    FalseReads,
-    /// Edits that dropped the maps of writes.
-    Dropped,
-}
-
-impl Count {
-    pub(crate) const ALL: usize = Self::Dropped as usize + 1;
-}
-
 /// A place in the order of a lookup: newer files come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Order {
@@ -200,7 +178,7 @@ impl<F> Mapped<F> {
         Ok(Some(mapped).filter(|mapped| mapped.covered > 0))
     }
 
-    /// Returns the maps after an edit of the view; `None` if they cover none of its files any more.
+    /// Returns the maps after an edit of the view; `None` if they no longer cover any of its files.
     pub(crate) fn edited(
         &self,
         mut changes: BTreeMap<u32, LevelChange<F>>,

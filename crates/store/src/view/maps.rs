@@ -10,10 +10,10 @@ use sstfilter::{FileId, KeyHash};
 use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport};
 
 use super::FilterView;
-use super::mapped::{Count, Mapped};
+use super::mapped::Mapped;
 use crate::file::FileFilters;
 use crate::state::FileState;
-use crate::stats::MapStats;
+use crate::stats::{Count, MapStats};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the view with these maps instead of its own, or without maps. Lookups of keys consult them first, and
@@ -169,15 +169,7 @@ impl<F> FilterView<F> {
     /// Returns what was counted for maps in this view and those that it was made from.
     #[must_use]
     pub fn map_stats(&self) -> MapStats {
-        let sum = |count| self.counts.sum(count as usize);
-        MapStats {
-            lookups: sum(Count::Mapped),
-            unknown: sum(Count::Unknown),
-            candidates: sum(Count::Candidates),
-            false_candidates: sum(Count::FalseCandidates),
-            false_reads: sum(Count::FalseReads),
-            dropped: sum(Count::Dropped),
-        }
+        MapStats::of(&self.counts)
     }
 
     fn false_reads(&self) -> [u64; 2] {
@@ -234,8 +226,7 @@ impl MapPolicy {
         Self { fan_in: if maps < 2 { 2 } else { maps }, ..self }
     }
 
-    /// Sets how many entries maps of writes may have for each key of the last level, before they are written anew from
-    /// its keys.
+    /// Sets the number of entries per key of the last level above which maps of writes are rebuilt from its keys.
     #[must_use]
     pub const fn with_max_entries_per_key(self, entries: f64) -> Self {
         Self { garbage: entries, ..self }
@@ -248,15 +239,15 @@ impl MapPolicy {
 pub enum MapReason {
     /// A map has damaged or unknown pages. [`FilterView::write_map`] asks for the keys of its files.
     Damaged,
-    /// No map covers so many files; maps of writes cover some of the writes that so many files state, but not all.
+    /// No map covers this many files; of maps of writes, this many files state writes that are not all covered.
     UncoveredFiles(usize),
-    /// So many files of the maps have left the view.
+    /// This many files of the maps have left the view.
     FilesGone(usize),
-    /// So many files were searched in vain, since the view got its maps, because no map covers them.
+    /// This many files were searched in vain, since the view got its maps, because no map covers them.
     FalseReads(u64),
-    /// So many of the newest maps of writes should become one.
+    /// This number of the newest maps of writes should be merged into one.
     Tier(usize),
-    /// Maps of writes have so many entries below the first write of the files above the last level, many of keys that
-    /// are gone.
+    /// Below the first write of the files above the last level, maps of writes have this many entries, more than the
+    /// policy allows for the keys there: the others are of keys that are gone.
     Garbage(u64),
 }

@@ -13,12 +13,12 @@ use super::chunk::{Age, Member};
 use super::config::Config;
 use super::file::FileFilters;
 use super::filter_store::FilterStore;
-use super::stats::FileStats;
+use super::stats::{Count, FileStats};
 use level::{Leaving, LevelChange, OVERLAPPING};
 
 pub(super) use level::Level;
 pub use level::ViewError;
-pub(super) use mapped::{Count, Covered, Mapped, Order};
+pub(super) use mapped::{Covered, Mapped, Order};
 pub use maps::{MapPolicy, MapReason};
 
 mod level;

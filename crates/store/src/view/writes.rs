@@ -21,7 +21,7 @@ impl<F> FilterView<F> {
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the view, with the knowledge that all flushes up to the number `last` have joined: their files, or what
     /// compactions made of these, are in it, and no entry with a lower number is still to be flushed. Maps that are
-    /// [written anew](Self::write_map_for) cover no write after it. Call it with each edit that adds the file of a
+    /// [rebuilt](Self::write_map_for) cover no write after it. Call it with each edit that adds the file of a
     /// flush, and after a restart; store the number in the manifest with the file.
     #[must_use]
     pub fn with_flushed(&self, last: WriteId) -> Self {
@@ -38,7 +38,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// it replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then
     /// current.
     ///
-    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise a map is written anew: `hashes` returns the hashes of all
+    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise a map is rebuilt: `hashes` returns the hashes of all
     /// keys of a file, deleted keys too. They take up to 16 bytes for each key of the files with these writes: of
     /// damaged maps, of files that no map covers, or below the first write of the files above the last level.
     ///
