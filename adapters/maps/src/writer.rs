@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
-use sstfilter::{FileId, Filters};
+use sstfilter::{BlockError, FileId, Filters, HashIdentity};
 use sstfilter_map::{MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport};
 
 use crate::ends::EndReads;
@@ -97,10 +97,10 @@ impl MapWriter {
     /// this writer. A map must cover files: one of writes is refused. If the store fails last, it is not known whether
     /// the manifest lists the map; adding the files again does no harm.
     pub async fn add(&self, cut: &str, builder: MapBuilder) -> Result<MapEntry> {
+        self.ensure_mergeable(builder.hash_identity(), builder.prefix_bits(), builder.covers_files())?;
         let map = FileId::random();
         let produce = move |sink: &mut _| builder.finish(map, sink);
         let entry = self.write(map, (cut, 0), 0, produce).await?;
-        self.usable_end(&entry).await?;
         self.folder
             .update(|manifest| {
                 let expected = *manifest.prefix_bits.get_or_insert(self.options.prefix_bits());
@@ -194,14 +194,29 @@ impl MapWriter {
     /// Loads the end of a map that merges can use.
     async fn usable_end(&self, map: &MapEntry) -> Result<MapIndex> {
         let index = self.folder.end(map, &self.filters, &mut EndReads::default()).await?;
-        let (expected, got) = (self.options.prefix_bits(), index.prefix_bits());
-        if expected != got {
-            return Err(MapError::PrefixBits { expected, got }.into());
-        }
-        if index.files().is_empty() {
-            return Err(MapError::Field { field: "covered files", expected: "1 or more", got: 0 }.into());
-        }
+        self.ensure_mergeable(index.hash_identity(), index.prefix_bits(), !index.files().is_empty())?;
         Ok(index)
+    }
+
+    /// Fails if the maps of this writer could not be merged with such a map.
+    fn ensure_mergeable(
+        &self,
+        hash: HashIdentity,
+        prefix_bits: u8,
+        covers_files: bool,
+    ) -> std::result::Result<(), MapError> {
+        let (expected, got) = (self.filters.hasher().identity(), hash);
+        if expected != got {
+            return Err(BlockError::HashMismatch { expected, got }.into());
+        }
+        let (expected, got) = (self.options.prefix_bits(), prefix_bits);
+        if expected != got {
+            return Err(MapError::PrefixBits { expected, got });
+        }
+        if covers_files {
+            return Ok(());
+        }
+        Err(MapError::Field { field: "covered files", expected: "1 or more, and no writes", got: 0 })
     }
 
     async fn merge_maps(

@@ -57,6 +57,23 @@ impl MapBuilder {
         Self { options, hash: filters.hasher().identity(), runs: Vec::new() }
     }
 
+    /// Returns the hash that the map will be built with.
+    pub const fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    /// Returns the bits of a hash that the map will keep.
+    #[must_use]
+    pub const fn prefix_bits(&self) -> u8 {
+        self.options.prefix_bits
+    }
+
+    /// Returns whether all that was added is files, and at least one.
+    #[must_use]
+    pub fn covers_files(&self) -> bool {
+        !self.runs.is_empty() && self.runs.iter().all(|run| matches!(run.owner, Owner::File(_)))
+    }
+
     /// Adds a file. `hashes` must be those of all its keys, deleted ones too, in any order: the map will say that the
     /// file has no other key.
     pub fn add_file(&mut self, file: FileId, hashes: Vec<KeyHash>) {

@@ -138,8 +138,7 @@ impl<F> Chunk<F> {
             let ages = members.iter().map(|member| member.age).filter(|_| config.is_some()).collect();
             let writes: Vec<_> = files.iter().map(|file| (**file).as_ref().writes_in_maps()).collect();
             let writes = if writes.iter().any(Option::is_some) { writes.into() } else { Box::default() };
-            let mut core = ChunkCore::new(states.into(), prefix, config);
-            core.writes = writes;
+            let core = ChunkCore::new(states.into(), writes, prefix, config);
             Arc::new(Self { files: files.into(), ages, core })
         })
     }
@@ -181,7 +180,12 @@ impl<F> Clone for Member<F> {
 }
 
 impl ChunkCore {
-    fn new(files: Box<[Arc<FileState>]>, prefix: &Arc<SharedPrefix>, config: Option<&Config>) -> Self {
+    fn new(
+        files: Box<[Arc<FileState>]>,
+        writes: Box<[Option<Writes>]>,
+        prefix: &Arc<SharedPrefix>,
+        config: Option<&Config>,
+    ) -> Self {
         let is_special = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
         let all = files.iter().enumerate().filter(|(_, file)| is_special(file));
         let special = all.fold(0, |special, (place, _)| special | 1 << place);
@@ -197,7 +201,7 @@ impl ChunkCore {
         if let Some(group) = &group {
             files.iter().enumerate().for_each(|(place, file)| file.enter(&group.counts, place));
         }
-        Self { files, bounds, special, writes: Box::default(), group }
+        Self { files, bounds, special, writes, group }
     }
 
     /// Prefetches the list of files, which is read after the heads of their bounds.

@@ -191,6 +191,7 @@ async fn maps_that_could_not_be_merged_are_refused() {
         let refused = writer.add("day", builder).await.unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
+    assert_eq!(objects(&store).await, 0, "nothing is written");
     assert!(writer.manifest().await.unwrap().maps.is_empty());
 }
 
