@@ -22,8 +22,8 @@ const NEXT: f64 = 0.9;
 /// size.
 ///
 /// It costs more bits than a filter that was planned for the final number of keys: the newest part is half empty on
-/// average, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first part for
-/// the usual number of keys, and let the filter grow where that was wrong.
+/// average, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first part
+/// for the usual number of keys, and let the filter grow where that was wrong.
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, ScalableBloom};
