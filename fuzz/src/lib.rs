@@ -10,6 +10,7 @@ mod container;
 pub mod entries;
 pub mod foreign_filter;
 pub mod foreign_table;
+pub mod layers;
 pub mod maps;
 pub mod metadata;
 pub mod partitions;

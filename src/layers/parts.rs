@@ -65,6 +65,8 @@ pub struct LayersHealth {
     pub parts: usize,
     /// Bytes of all parts, as blocks.
     pub bytes: u64,
+    /// The share of bits that are set in the fullest growing part.
+    pub fill_ratio: f64,
     /// The expected false positive rate of all parts together, at their present fill.
     pub expected_fpr: f64,
 }
@@ -147,13 +149,15 @@ impl<P: Part> Layers<P> {
     pub(super) fn health(&self) -> LayersHealth {
         let base = self.base.as_ref();
         let (mut keys, mut bytes) = base.map_or((0, 0), |base| (base.info().keys, base.as_bytes().len() as u64));
+        let mut fill_ratio = 0_f64;
         let mut absent = 1.0 - base.map_or(0.0, FilterBlock::expected_fpr);
         for part in &self.parts {
             let health = part.health();
             (keys, bytes) = (keys.saturating_add(health.keys), bytes + part.block_bytes());
-            absent *= 1.0 - health.expected_fpr;
+            (absent, fill_ratio) = (absent * (1.0 - health.expected_fpr), fill_ratio.max(health.fill_ratio));
         }
-        LayersHealth { keys, parts: self.parts.len() + usize::from(base.is_some()), bytes, expected_fpr: 1.0 - absent }
+        let parts = self.parts.len() + usize::from(base.is_some());
+        LayersHealth { keys, parts, bytes, fill_ratio, expected_fpr: 1.0 - absent }
     }
 
     pub(super) fn to_bytes(&self) -> Result<Bytes, FilterError> {
@@ -198,6 +202,17 @@ impl<P: Part> Layers<P> {
             } else {
                 parts.push(P::from_block(&block, of_part)?);
             }
+        }
+        if role == Role::Scalable {
+            // The next part is planned by these keys, so they must explain the bytes that are there.
+            let planned = numbers.keys.saturating_mul(1 << (parts.len() - 1));
+            let bits = parts.last().map_or(0, |newest| newest.block_bytes().saturating_mul(8));
+            BlockError::require(
+                planned <= bits,
+                "planned keys of layers",
+                "at most the bits of the newest part",
+                planned,
+            )?;
         }
         let layers = Self { hash: identity.hash, file: identity.file, base, parts, numbers };
         for key in context.known_keys() {

@@ -116,6 +116,13 @@ impl ThreadCounters<'_> {
         }
     }
 
+    /// Returns counter `index` of this stripe alone.
+    #[must_use]
+    #[inline]
+    pub fn get(self, index: usize) -> u64 {
+        self.counters.get(index).map_or(0, |counter| counter.load(Ordering::Relaxed))
+    }
+
     /// Adds each bit of `bits` to the counter of its position, from counter `first` on.
     #[inline]
     pub fn add_bits(self, first: usize, bits: u64) {

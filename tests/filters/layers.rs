@@ -287,18 +287,35 @@ fn absurd_options_are_refused() {
     assert!(ScalableBloom::<RegisterBlockedBloom>::new(hash, 1_000, rate(1e-9)).is_err());
 }
 
+/// The bytes with another number in the trailer, and a checksum that holds.
+fn with_number(bytes: &[u8], at: usize, number: u64) -> Vec<u8> {
+    let (mut bytes, end) = (bytes.to_vec(), bytes.len());
+    bytes[end - 36 + at..end - 36 + at + 8].copy_from_slice(&number.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..end - 4]);
+    bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_scalable_filter_grows_by_what_its_parts_explain_and_not_by_what_a_container_claims() {
+    let hasher = KeyHasher::default();
+    let mut filter = <ScalableBloom>::new(hasher.identity(), 1_000, rate(0.1)).unwrap();
+    keys(9, 3_500).into_iter().for_each(|hash| _ = filter.insert(hash).unwrap());
+    let bytes = filter.to_bytes().unwrap();
+    // The last of the three sizes, of a part for 4,000 keys.
+    let newest = u64::from_le_bytes(bytes[bytes.len() - 44..bytes.len() - 36].try_into().unwrap());
+    for (planned, is_sound) in [(1_000, true), (newest * 2, true), (newest * 2 + 1, false), (u64::MAX, false)] {
+        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 8, planned), &hasher);
+        assert_eq!(loaded.is_ok(), is_sound, "{planned} keys beside {newest} bytes: {loaded:?}");
+    }
+}
+
 #[test]
 fn a_container_that_plans_for_no_keys_is_refused_and_one_that_claims_all_is_not_counted_beyond() {
     let hasher = KeyHasher::default();
     let filter = <RotatingBloom>::new(hasher.identity(), 4_000, 2, rate(0.1)).unwrap();
-    let forged = |at: usize, number: u64| {
-        let mut bytes = filter.to_bytes().unwrap().to_vec();
-        let end = bytes.len();
-        bytes[end - 36 + at..end - 36 + at + 8].copy_from_slice(&number.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..end - 4]);
-        bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
-        <RotatingBloom>::from_bytes(bytes, &hasher)
-    };
+    let stored = filter.to_bytes().unwrap();
+    let forged = |at: usize, number: u64| <RotatingBloom>::from_bytes(with_number(&stored, at, number), &hasher);
     assert!(matches!(forged(8, 0), Err(FilterError::Block(BlockError::Field { .. }))));
     // Never full, and full for good: neither number may overflow.
     let mut never = forged(8, u64::MAX).unwrap();
@@ -308,14 +325,8 @@ fn a_container_that_plans_for_no_keys_is_refused_and_one_that_claims_all_is_not_
         full.insert(hash);
         assert!(full.contains(hash));
     }
-    let mut both = {
-        let mut bytes = forged(8, u64::MAX).unwrap().to_bytes().unwrap().to_vec();
-        let end = bytes.len();
-        bytes[end - 20..end - 12].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..end - 4]);
-        bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
-        <RotatingBloom>::from_bytes(bytes, &hasher).unwrap()
-    };
+    let both = with_number(&with_number(&stored, 8, u64::MAX), 16, u64::MAX - 1);
+    let mut both = <RotatingBloom>::from_bytes(both, &hasher).unwrap();
     keys(8, 10).into_iter().for_each(|hash| _ = both.insert(hash));
     assert!(keys(8, 10).into_iter().all(|hash| both.contains(hash)));
 }

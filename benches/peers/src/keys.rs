@@ -43,6 +43,18 @@ impl KeySet {
         Self::of((0..count).map(|_| draw()).collect())
     }
 
+    /// Returns `count` keys of which `percent` of each hundred, at random places, are drawn from `keys`, and the others
+    /// are absent.
+    pub fn partly_drawn_from(keys: Keys<'_>, count: usize, percent: usize) -> Self {
+        let drawn = Self::drawn_from(keys, count * percent / 100);
+        let mut all = Self::absent(count - drawn.numbers.len()).numbers;
+        all.extend(drawn.numbers);
+        // Hashes of places: a random order.
+        let mut places: Vec<_> = all.into_iter().zip((0..).map(|place: u64| KeyHash::mix(!place))).collect();
+        places.sort_unstable_by_key(|(_, place)| *place);
+        Self::of(places.into_iter().map(|(key, _)| key).collect())
+    }
+
     /// Mixing is a bijection, so distinct counters give distinct hashes.
     fn mixed(first: u64, count: usize) -> Self {
         Self::of((first..).take(count).map(|key| KeyHash::mix(key).get()).collect())

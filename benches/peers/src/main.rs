@@ -4,6 +4,7 @@ mod allocator;
 mod counted;
 mod figures;
 mod harness;
+mod joins;
 mod key_bytes;
 mod keys;
 mod many_filters;
@@ -46,6 +47,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Turns measurements into the times that `sstfilter advise` ranks kinds by.
     Advice(report::advice::AdviceArgs),
+    /// Measures hash joins, and prints results/joins.md.
+    Joins(joins::JoinsArgs),
     /// Measures range filters.
     Ranges(ranges::RangesArgs),
 }
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Report(args)) => report::run(&args).map_err(Into::into),
         Some(Command::Advice(args)) => report::advice::run(&args).map_err(Into::into),
+        Some(Command::Joins(args)) => joins::run(&args),
         Some(Command::Ranges(args)) => ranges::run(&args),
         None => measure(&cli.measure),
     };

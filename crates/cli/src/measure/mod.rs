@@ -97,9 +97,8 @@ fn measure(args: &MeasureArgs) -> anyhow::Result<Report> {
 
 /// Measures all kinds on generated keys.
 fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Family> {
-    let growing = overfill::growing().count() as u64;
     let steps = (kind::all().len() * kinds::SETTINGS.len() + effort.ladder.len()) as u64;
-    let stages = progress::stages(steps + growing * overfill::LOOKS);
+    let stages = progress::stages(steps + overfill::looks());
     let info = |kind: &'static KindEntry| {
         let updates = kind.updates;
         FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }

@@ -4,9 +4,10 @@ use anyhow::bail;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
+use sstfilter::layers::{LayeredFilter, LayersHealth, ScalableBloom};
 use sstfilter::{
-    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, HashIdentity, KindId,
-    RegisterBlockedBloom, StandardBloom,
+    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, HashIdentity, KeyHash,
+    KindId, RegisterBlockedBloom, StandardBloom,
 };
 
 use super::kinds::Effort;
@@ -37,52 +38,102 @@ pub(super) struct OverfillPoint {
     pub(super) alarms: Vec<&'static str>,
 }
 
-/// Number of measurements of each kind.
-pub(super) const LOOKS: u64 = LAST_PERCENT / STEP_PERCENT;
+/// Returns the number of measurements.
+pub(super) fn looks() -> u64 {
+    (growing().count() as u64 + 1) * LAST_PERCENT / STEP_PERCENT
+}
 
 /// Returns the kinds that accept keys while they are in use.
-pub(super) fn growing() -> impl Iterator<Item = &'static KindEntry> {
+fn growing() -> impl Iterator<Item = &'static KindEntry> {
     kind::all().iter().filter(|kind| kind.updates != Updates::None)
 }
 
-/// Fills every kind that accepts keys while it is in use.
+/// The name of the filter that grows with its keys, among those that are overfilled.
+const SCALABLE: &str = "scalable";
+
+/// Fills every kind that accepts keys while it is in use, and a filter that grows.
 pub(super) fn measure(effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
+    let (keys, rate) = (effort.overfill_keys, FalsePositiveRate::new(RATE)?);
     let mut points = Vec::new();
     for kind in growing() {
-        stages.set_message(format!("filling beyond the plan: {}", kind.name));
-        points.extend(fill(kind, effort, stages)?);
+        points.extend(fill(kind.name, empty(kind.id, keys, rate)?, effort, stages)?);
     }
+    let scalable = <ScalableBloom>::new(HashIdentity::default(), keys, rate)?;
+    points.extend(fill(SCALABLE, scalable, effort, stages)?);
     Ok(points)
 }
 
-fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
+/// A filter that is filled.
+trait Filled {
+    /// Inserts a key, unless it finds no slot.
+    fn offer(&mut self, hash: KeyHash) -> bool;
+    fn look(&self, probes: u64) -> anyhow::Result<Look>;
+}
+
+/// How full a filter is.
+struct Look {
+    fill_ratio: f64,
+    max_fill_ratio: f64,
+    expected_fpr: f64,
+    observed_fpr: f64,
+}
+
+impl Filled for Box<dyn DynamicFilter> {
+    fn offer(&mut self, hash: KeyHash) -> bool {
+        self.try_insert(hash).is_ok()
+    }
+
+    fn look(&self, probes: u64) -> anyhow::Result<Look> {
+        let FilterHealth { fill_ratio, max_fill_ratio, expected_fpr, .. } = self.health();
+        // As a block, whose rate is measured in the same way for all kinds.
+        let block = FilterBlock::open_unverified(self.to_block()?)?;
+        Ok(Look { fill_ratio, max_fill_ratio, expected_fpr, observed_fpr: filters::observed_fpr(&block, probes) })
+    }
+}
+
+impl Filled for ScalableBloom {
+    fn offer(&mut self, hash: KeyHash) -> bool {
+        self.insert(hash).is_ok()
+    }
+
+    fn look(&self, probes: u64) -> anyhow::Result<Look> {
+        let LayersHealth { fill_ratio, expected_fpr, .. } = self.health();
+        let observed_fpr = filters::observed_rate(probes, |hashes, matches| self.contains_batch(hashes, matches));
+        Ok(Look { fill_ratio, max_fill_ratio: 1.0, expected_fpr, observed_fpr })
+    }
+}
+
+fn fill(
+    name: &'static str,
+    mut filter: impl Filled,
+    effort: &Effort,
+    stages: &ProgressBar,
+) -> anyhow::Result<Vec<OverfillPoint>> {
+    stages.set_message(format!("filling beyond the plan: {name}"));
     let mut points = Vec::new();
     let planned = effort.overfill_keys;
-    let mut filter = empty(kind.id, planned, FalsePositiveRate::new(RATE)?)?;
     let mut refused = 0;
     let mut offered = 0;
     for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
         let until = planned * percent / 100;
         for hash in filters::present(offered, until - offered) {
             // A refused key counts as offered, so that all kinds are compared at the same load.
-            refused += u64::from(filter.try_insert(hash).is_err());
+            refused += u64::from(!filter.offer(hash));
         }
         offered = until;
-        let health = filter.health();
-        // As a block, whose rate is measured in the same way for all kinds.
-        let block = FilterBlock::open_unverified(filter.to_block()?)?;
+        // A tenth of the probes, because each filter is measured thirty times.
+        let look = filter.look(effort.max_probes / 10)?;
         points.push(OverfillPoint {
-            filter: kind.name,
+            filter: name,
             target_fpr: RATE,
             planned_keys: planned,
             offered_keys: offered,
             offered_percent: percent,
             refused_keys: refused,
-            fill_ratio: health.fill_ratio,
-            expected_fpr: health.expected_fpr,
-            // A tenth of the probes, because each filter is measured thirty times.
-            observed_fpr: filters::observed_fpr(&block, effort.max_probes / 10),
-            alarms: alarms(&health),
+            fill_ratio: look.fill_ratio,
+            expected_fpr: look.expected_fpr,
+            observed_fpr: look.observed_fpr,
+            alarms: alarms(&look),
         });
         stages.inc(1);
     }
@@ -113,7 +164,7 @@ pub(super) fn first_of_each(
 }
 
 /// Returns the limits that the filter exceeds.
-fn alarms(health: &FilterHealth) -> Vec<&'static str> {
-    let fill = (health.fill_ratio > health.max_fill_ratio).then_some("fill");
-    fill.into_iter().chain((health.expected_fpr > FilterHealth::MAX_FPR).then_some("rate")).collect()
+fn alarms(look: &Look) -> Vec<&'static str> {
+    let fill = (look.fill_ratio > look.max_fill_ratio).then_some("fill");
+    fill.into_iter().chain((look.expected_fpr > FilterHealth::MAX_FPR).then_some("rate")).collect()
 }

@@ -64,6 +64,13 @@ fn check_json(json: &Value, filters: &[&str]) {
         assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
         assert!(point["bits_per_key"].as_f64().unwrap() > -expected.log2(), "below the bound: {point}");
     }
+    let overfilled = json["overfill"].as_array().unwrap();
+    let scalable: Vec<_> = overfilled.iter().filter(|point| point["filter"] == "scalable").collect();
+    assert!(scalable.len() == 30 && overfilled.iter().any(|point| point["expected_fpr"].as_f64().unwrap() > 0.1));
+    for point in scalable {
+        let rate = point["expected_fpr"].as_f64().unwrap();
+        assert!(rate <= 0.01 && point["fill_ratio"].as_f64().unwrap() > 0.0, "it grows: {point}");
+    }
     for point in json["by_keys"].as_array().unwrap() {
         for time in ["build_ns_per_key", "query_one_ns", "query_batch_ns"] {
             assert!(point[time].as_f64().unwrap() > 0.0, "{point}");

@@ -2,9 +2,9 @@
 
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
+use crate::measure::Family;
 use crate::measure::kinds::{self, FigureOf, FilterSize, KeysPoint, RatePoint};
 use crate::measure::overfill::{OverfillPoint, first_of_each};
-use crate::measure::{Family, FilterInfo};
 use crate::units::{brief_percent, grouped, percent};
 
 /// The lowest rate of an overfilled filter in its chart.
@@ -97,7 +97,12 @@ fn overfilled(family: &Family, figure: impl Fn(&OverfillPoint) -> (f64, String))
         let tip = format!("{} at {} %: {tip}", at.filter, at.offered_percent);
         (at.filter, Point { at: (at.offered_percent as f64, value), tip })
     };
-    by_filter(family, &family.overfill, place)
+    // Not all of them are kinds.
+    let mut names: Vec<_> = family.overfill.iter().map(|point| point.filter).collect();
+    names.dedup();
+    let kinds = family.filters.iter().map(|info| info.name);
+    let others: Vec<_> = names.into_iter().filter(|name| kinds.clone().all(|kind| kind != *name)).collect();
+    named(kinds.chain(others), &family.overfill, place)
 }
 
 /// Returns the points at which each filter first raises `alarm`.
@@ -109,15 +114,22 @@ fn first_with(points: &[OverfillPoint], alarm: &str, of: fn(&OverfillPoint) -> f
 /// Returns one series for each filter that has points, in the filters' order. `place` returns a value's filter and
 /// point.
 fn by_filter<T>(family: &Family, all: &[T], place: impl Fn(&T) -> (&'static str, Point)) -> Vec<Series> {
+    named(family.filters.iter().map(|info| info.name), all, place)
+}
+
+fn named<T>(
+    names: impl Iterator<Item = &'static str>,
+    all: &[T],
+    place: impl Fn(&T) -> (&'static str, Point),
+) -> Vec<Series> {
     let placed: Vec<_> = all.iter().map(place).collect();
-    let of = |(info, &(colour, mark)): (&FilterInfo, &(Colour, Mark))| Series {
-        name: info.name.to_owned(),
+    let of = |(name, &(colour, mark)): (&'static str, &(Colour, Mark))| Series {
+        name: name.to_owned(),
         style: Style { colour, mark, width: 2 },
         form: Form::Marked,
-        points: placed.iter().filter(|(filter, _)| *filter == info.name).map(|(_, point)| point.clone()).collect(),
+        points: placed.iter().filter(|(filter, _)| *filter == name).map(|(_, point)| point.clone()).collect(),
     };
-    let styled = family.filters.iter().zip(STYLES.iter().cycle());
-    styled.map(of).filter(|series| !series.points.is_empty()).collect()
+    names.zip(STYLES.iter().cycle()).map(of).filter(|series| !series.points.is_empty()).collect()
 }
 
 /// Styles of the filters, in their order: neighbours in a chart differ in colour, and similar colours differ in mark.

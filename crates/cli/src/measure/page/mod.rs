@@ -98,7 +98,8 @@ fn overfill(family: &Family) -> anyhow::Result<String> {
     let (keys, rate) = (grouped(family.effort.overfill_keys), brief_percent(overfill::RATE));
     let text = format!(
         "Filters that accept keys while they are in use, planned for {keys} keys at {rate} and filled with up to three \
-         times as many. A ring marks where a filter first reports that it has exceeded a limit."
+         times as many. A ring marks where a filter first reports that it has exceeded a limit. \"scalable\" is a \
+         standard Bloom filter that grows by further parts."
     );
     let (fills, rates) = (figure(&charts::fills(family))?, figure(&charts::overfill_rates(family))?);
     let charts = format!(

@@ -1,0 +1,278 @@
+//! A hash join with a filter in front of its table: whether the whole join gets faster.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::thread;
+
+use clap::Args;
+use fastbloom::BloomFilter;
+use hashbrown::HashTable;
+use sbbf_rs_safe::Filter as Sbbf;
+use sstfilter::kind::KindEntry;
+use sstfilter::simd::InstructionSet;
+use sstfilter::{
+    BitsPerKey, BuildContext, DynamicFilter, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap,
+    RegisterBlockedBloom,
+};
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Machine, Table, grouped, today};
+use xorf::{BinaryFuse8, Filter as _};
+
+use crate::figures::nanoseconds;
+use crate::harness::least_times;
+use crate::keys::{KeySet, Keys};
+use crate::report::describe;
+use crate::subject::{BATCH_KEYS, BuildError};
+use crate::subjects::sstfilter::NAME;
+
+/// The measurement of joins.
+#[derive(Debug, Args)]
+pub struct JoinsArgs {
+    /// Take seconds: a tenth of the rows, fewer repetitions.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Percentages of probing rows that have a match.
+const MATCHES: [usize; 6] = [1, 5, 10, 20, 30, 50];
+
+/// A row of the build side: its key, and what the join takes from it.
+type Row = (u64, u64);
+
+/// Pairs that a join found, and the sum of what they hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Joined {
+    pairs: u64,
+    sum: u64,
+}
+
+/// The rows of a batch that a filter lets through.
+#[derive(Default)]
+struct Selection {
+    rows: Vec<usize>,
+    matches: MatchBitmap,
+}
+
+/// Selects the rows of a batch.
+type Select = dyn Fn(&[KeyHash], &mut Selection) + Sync;
+
+/// Builds a filter from the hashes of the build side.
+type Build = fn(&[KeyHash]) -> Result<Box<Select>, BuildError>;
+
+/// A join without a filter, or with one of these.
+const FILTERS: [(&str, &str, Option<Build>); 9] = [
+    ("", "none", None),
+    (NAME, "register-blocked Bloom, 2 bits", Some(register_blocked)),
+    (NAME, "blocked Bloom, 10 bits", Some(|hashes| block("bloom", hashes))),
+    (NAME, "standard Bloom, 10 bits", Some(|hashes| block("standard-bloom", hashes))),
+    (NAME, "binary fuse, 10 bits", Some(|hashes| block("binary-fuse", hashes))),
+    (NAME, "Ribbon, 10 bits", Some(|hashes| block("ribbon", hashes))),
+    ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(|hashes| Ok(split_block(hashes)))),
+    ("fastbloom", "Bloom, 10 bits", Some(|hashes| Ok(fastbloom(hashes)))),
+    ("xorf", "BinaryFuse8", Some(binary_fuse)),
+];
+
+/// Measures joins, and prints a page.
+///
+/// # Errors
+///
+/// The error of a filter's builder, or two joins with different results.
+pub fn run(args: &JoinsArgs) -> Result<(), Box<dyn Error>> {
+    let (build_rows, probe_rows, turns) = if args.quick { (100_000, 1_000_000, 3) } else { (1_000_000, 10_000_000, 7) };
+    let cores = thread::available_parallelism()?.get();
+    let mut text = format!(
+        "# Hash joins\n\nWritten by `sstfilter-peers joins` on {}. {}\n\n{} rows build the table, {} probe it, in \
+         batches of {BATCH_KEYS}. Times are nanoseconds per probing row of the\nwhole join: hashing, the table, the \
+         filter and all probes. In brackets, how many times as fast as without a filter.\nColumns are shares of \
+         probing rows with a match.\n",
+        today(),
+        describe(&Machine::this(InstructionSet::fastest().name())),
+        grouped(build_rows as u64),
+        grouped(probe_rows as u64),
+    );
+    let present = KeySet::present(build_rows);
+    // Doubled up to all cores, which may be no power of two.
+    let counts = std::iter::successors(Some(1), |count| (count * 2 < cores).then_some(count * 2));
+    let counts: Vec<_> = counts.chain((cores > 1).then_some(cores)).collect();
+    let mut tables: Vec<_> = counts.iter().map(|_| vec![Vec::new(); FILTERS.len()]).collect();
+    for percent in MATCHES {
+        let probes = KeySet::partly_drawn_from(present.all(), probe_rows, percent);
+        for (&threads, rows) in counts.iter().zip(&mut tables) {
+            for (row, nanoseconds) in rows.iter_mut().zip(measure(present.all(), probes.all(), threads, turns)?) {
+                row.push(nanoseconds);
+            }
+        }
+    }
+    for (threads, rows) in counts.iter().zip(&tables) {
+        let threads = if *threads == 1 { "One thread".to_owned() } else { format!("{threads} threads") };
+        let _ = write!(text, "\n## {threads}\n\n{}", table(rows).markdown());
+    }
+    print!("{text}");
+    Ok(())
+}
+
+/// Returns the nanoseconds per probing row, with each of the [`FILTERS`].
+fn measure(build: Keys<'_>, probe: Keys<'_>, threads: usize, turns: usize) -> Result<Vec<f64>, BuildError> {
+    let joined = |filter| join(build, probe, filter, threads);
+    let expected = joined(None)?;
+    for (implementation, kind, filter) in FILTERS {
+        if joined(filter)? != expected {
+            return Err(format!("{implementation} {kind}: the join has another result than without a filter").into());
+        }
+    }
+    let mut works = FILTERS.map(|(_, _, filter)| move || joined(filter).map_or(0, |joined| joined.sum));
+    Ok(least_times(&mut works, turns).into_iter().map(|time| time / probe.len() as f64).collect())
+}
+
+fn table(rows: &[Vec<f64>]) -> Table {
+    let titles = MATCHES.map(|percent| format!("{percent} %"));
+    let titles = titles.iter().map(|title| (title.as_str(), Right));
+    let mut table = Table::new([("crate", Left), ("filter", Left)].into_iter().chain(titles));
+    for ((implementation, kind, build), row) in FILTERS.iter().zip(rows) {
+        let cell = |(time, without): (&f64, &f64)| match build {
+            None => nanoseconds(*time),
+            Some(_) => format!("{} ({:.2}x)", nanoseconds(*time), without / time),
+        };
+        let cells = row.iter().zip(&rows[0]).map(cell);
+        table.push([(*implementation).to_owned(), (*kind).to_owned()].into_iter().chain(cells).collect());
+    }
+    table
+}
+
+/// Joins both sides: builds the table and the filter on this thread, and probes on all.
+fn join(build: Keys<'_>, probe: Keys<'_>, filter: Option<Build>, threads: usize) -> Result<Joined, BuildError> {
+    let mut table = HashTable::with_capacity(build.len());
+    let mut hashes = Vec::with_capacity(build.len());
+    for (&key, payload) in build.numbers.iter().zip(0..) {
+        let hash = KeyHash::mix(key);
+        hashes.push(hash);
+        table.insert_unique(hash.get(), (key, payload), |row: &Row| KeyHash::mix(row.0).get());
+    }
+    let select = filter.map(|build| build(&hashes)).transpose()?;
+    let (table, select) = (&table, select.as_deref());
+    let parts = probe.numbers.chunks(probe.len().div_ceil(threads));
+    Ok(thread::scope(|scope| {
+        let workers: Vec<_> = parts.map(|part| scope.spawn(move || probe_part(table, part, select))).collect();
+        workers.into_iter().fold(Joined::default(), |sum, worker| {
+            let part = worker.join().expect("no probe panics");
+            Joined { pairs: sum.pairs + part.pairs, sum: sum.sum.wrapping_add(part.sum) }
+        })
+    }))
+}
+
+/// Looks up what the filter lets through, a batch at a time.
+fn probe_part(table: &HashTable<Row>, keys: &[u64], select: Option<&Select>) -> Joined {
+    let (mut joined, mut selection, mut hashes) = (Joined::default(), Selection::default(), Vec::new());
+    let mut look_up = |key: u64, hash: KeyHash| {
+        if let Some(row) = table.find(hash.get(), |row| row.0 == key) {
+            joined.pairs += 1;
+            joined.sum = joined.sum.wrapping_add(row.1);
+        }
+    };
+    for batch in keys.chunks(BATCH_KEYS) {
+        hashes.clear();
+        hashes.extend(batch.iter().map(|&key| KeyHash::mix(key)));
+        if let Some(select) = select {
+            select(&hashes, &mut selection);
+            selection.rows.iter().for_each(|&row| look_up(batch[row], hashes[row]));
+        } else {
+            batch.iter().zip(&hashes).for_each(|(&key, &hash)| look_up(key, hash));
+        }
+    }
+    joined
+}
+
+impl Selection {
+    /// Selects by single probes. No branch depends on an answer, which nobody could predict.
+    #[inline]
+    fn by_probe(&mut self, hashes: &[KeyHash], may_contain: impl Fn(KeyHash) -> bool) {
+        self.rows.resize(hashes.len(), 0);
+        let mut selected = 0;
+        for (row, &hash) in hashes.iter().enumerate() {
+            self.rows[selected] = row;
+            selected += usize::from(may_contain(hash));
+        }
+        self.rows.truncate(selected);
+    }
+
+    /// Selects by a batch of answers.
+    fn by_batch(&mut self, hashes: &[KeyHash], answer: impl Fn(&[KeyHash], &mut MatchBitmap)) {
+        answer(hashes, &mut self.matches);
+        self.rows.clear();
+        self.rows.extend(self.matches.iter());
+    }
+}
+
+fn register_blocked(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+    // A byte per key, rounded to a power of two.
+    let filter =
+        RegisterBlockedBloom::with_shape(HashIdentity::default(), (hashes.len() as u64).next_power_of_two(), 2)?;
+    filter.insert_all(hashes);
+    Ok(Box::new(move |batch, selection| {
+        selection.by_batch(batch, |batch, matches| filter.contains_batch(batch, matches));
+    }))
+}
+
+fn block(name: &str, keys: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+    let policy = KindEntry::named(name).ok_or("no such kind")?.configure(BitsPerKey::new(10.0)?)?;
+    let hasher = KeyHasher::default();
+    let mut builder = policy.builder(&BuildContext::new(&hasher).with_expected_keys(keys.len() as u64));
+    builder.add_hashes(keys);
+    let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &hasher)?;
+    Ok(Box::new(move |batch, selection| {
+        selection.by_batch(batch, |batch, matches| block.may_contain_batch(batch, matches));
+    }))
+}
+
+fn split_block(hashes: &[KeyHash]) -> Box<Select> {
+    let mut filter = Sbbf::new(10, hashes.len());
+    for hash in hashes {
+        filter.insert_hash(hash.get());
+    }
+    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+}
+
+fn fastbloom(hashes: &[KeyHash]) -> Box<Select> {
+    let mut filter = BloomFilter::with_num_bits(hashes.len() * 10).expected_items(hashes.len());
+    for hash in hashes {
+        filter.insert_hash(hash.get());
+    }
+    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+}
+
+fn binary_fuse(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+    let numbers: Vec<_> = hashes.iter().map(|hash| hash.get()).collect();
+    let filter = BinaryFuse8::try_from(&numbers)?;
+    Ok(Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains(&hash.get()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_leaves_the_join_as_it_is() {
+        let present = KeySet::present(1_000);
+        for (percent, threads) in [(1, 1), (10, 3), (50, 2)] {
+            let probes = KeySet::partly_drawn_from(present.all(), 20_000, percent);
+            let expected = join(present.all(), probes.all(), None, threads).unwrap();
+            assert_eq!(expected.pairs, 200 * percent as u64);
+            for (implementation, kind, filter) in FILTERS {
+                let joined = join(present.all(), probes.all(), filter, threads).unwrap();
+                assert_eq!(joined, expected, "{implementation} {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn filters_let_few_rows_through_that_have_no_match() {
+        let (present, absent) = (KeySet::present(10_000), KeySet::absent(100_000));
+        let hashes = |keys: Keys<'_>| keys.numbers.iter().map(|&key| KeyHash::mix(key)).collect::<Vec<_>>();
+        for (implementation, kind, build) in FILTERS {
+            let Some(build) = build else { continue };
+            let mut selection = Selection::default();
+            build(&hashes(present.all())).unwrap()(&hashes(absent.all()), &mut selection);
+            assert!(selection.rows.len() < 6_000, "{implementation} {kind}: {}", selection.rows.len());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Exercises filters of several parts: any bytes, these bytes under checksums that hold, and filters that are filled,
+//! stored and damaged.
+
+use arbitrary::{Result, Unstructured};
+use sstfilter::layers::{LateKeys, LayeredFilter, RotatingBloom, ScalableBloom};
+use sstfilter::{BuildContext, HashIdentity, KeyHash, KeyHasher, MatchBitmap, RegisterBlockedBloom, StandardBloom};
+
+use crate::pick;
+
+/// The maximum number of keys that a filter is planned for, so that it stays small.
+const MAX_PLANNED: u64 = 500;
+
+/// Loads the bytes as each type, then fills one.
+pub fn exercise(bytes: &[u8]) {
+    let identity = KeyHasher::default().identity();
+    for bytes in [bytes.to_vec(), sealed(bytes)] {
+        load::<LateKeys>(&bytes, identity, |filter, hash| _ = filter.insert(hash));
+        load::<ScalableBloom<RegisterBlockedBloom>>(&bytes, identity, |filter, hash| _ = filter.insert(hash));
+        load::<ScalableBloom>(&bytes, identity, |filter, hash| _ = filter.insert(hash));
+        load::<RotatingBloom>(&bytes, identity, |filter, hash| _ = filter.insert(hash));
+    }
+    let _ = fill(&mut Unstructured::new(bytes));
+}
+
+/// The bytes with the magic number, the version and a checksum that holds.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    let Some(end) = bytes.len().checked_sub(7) else { return out };
+    out[end..end + 3].copy_from_slice(b"\x01ST");
+    let sum = crc32c::crc32c(&out[..end + 3]);
+    out[end + 3..].copy_from_slice(&sum.to_le_bytes());
+    out
+}
+
+/// Loads untrusted bytes. What loads can be used like any other filter.
+fn load<F: LayeredFilter>(bytes: &[u8], identity: HashIdentity, insert: impl Fn(&mut F, KeyHash)) {
+    let Ok(mut filter) = F::from_bytes(bytes.to_vec(), identity) else { return };
+    for key in 0..20 {
+        insert(&mut filter, KeyHash::mix(key));
+    }
+    let health = filter.health();
+    assert!((0.0..=1.0).contains(&health.expected_fpr) && (0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
+    assert!(filter.contains(KeyHash::mix(19)), "the key that came last");
+    let stored = filter.to_bytes().expect("it is small");
+    F::from_bytes(stored, identity).expect("it was just written");
+}
+
+fn fill(input: &mut Unstructured<'_>) -> Result<()> {
+    match input.int_in_range(0..=3)? {
+        0 => late(input),
+        1 => scalable::<StandardBloom>(input),
+        2 => scalable::<RegisterBlockedBloom>(input),
+        _ => rotating(input),
+    }
+}
+
+fn keys(input: &mut Unstructured<'_>) -> Result<Vec<KeyHash>> {
+    let (seed, count) = (input.arbitrary::<u8>()?, input.int_in_range(0..=300_u64)?);
+    Ok((0..count).map(|index| KeyHash::mix(u64::from(seed) << 8 | index)).collect())
+}
+
+fn late(input: &mut Unstructured<'_>) -> Result<()> {
+    let (Some(policy), hasher) = (pick::policy(input)?, KeyHasher::default()) else { return Ok(()) };
+    let Some(mut builder) = policy.as_dyn().builder(&BuildContext::new(&hasher)) else { return Ok(()) };
+    let mut held = keys(input)?;
+    builder.add_hashes(&held);
+    let Some(block) = builder.finish().block else { return Ok(()) };
+    let (planned, rate) = (input.int_in_range(0..=MAX_PLANNED)?, pick::rate(input)?);
+    let Ok(mut filter) = <LateKeys>::over(block, &hasher, planned, rate) else { return Ok(()) };
+    while !input.is_empty() {
+        for hash in keys(input)? {
+            filter.insert(hash);
+            held.push(hash);
+        }
+        filter = restored(input, &filter, &held)?;
+    }
+    Ok(())
+}
+
+fn scalable<P: sstfilter::layers::Part>(input: &mut Unstructured<'_>) -> Result<()> {
+    let (planned, rate) = (input.int_in_range(0..=MAX_PLANNED)?, pick::rate(input)?);
+    let Ok(mut filter) = ScalableBloom::<P>::new(HashIdentity::default(), planned, rate) else { return Ok(()) };
+    let mut held = Vec::new();
+    while !input.is_empty() {
+        for hash in keys(input)? {
+            let was_in = filter.contains(hash);
+            match filter.insert(hash) {
+                Ok(is_new) => assert!(was_in != is_new),
+                // The next part's rate is too low for its kind: nothing was inserted.
+                Err(_) => continue,
+            }
+            held.push(hash);
+        }
+        filter = restored(input, &filter, &held)?;
+    }
+    Ok(())
+}
+
+/// Key number `i` has left when as many generations have begun as there are: by calls, or because one was full.
+fn rotating(input: &mut Unstructured<'_>) -> Result<()> {
+    let (planned, generations) = (input.int_in_range(1..=MAX_PLANNED)?, input.int_in_range(2..=6_u16)?);
+    let new = <RotatingBloom>::new(HashIdentity::default(), planned, generations, pick::rate(input)?);
+    let Ok(mut filter) = new else { return Ok(()) };
+    // Each key with the calls before it.
+    let (mut inserted, mut calls) = (Vec::new(), 0);
+    while !input.is_empty() {
+        if input.ratio(1, 4)? {
+            filter.rotate();
+            calls += 1;
+        }
+        for hash in keys(input)? {
+            filter.insert(hash);
+            inserted.push((hash, calls));
+        }
+        let is_held = |&(later, &(_, before)): &(u64, &(KeyHash, u64))| {
+            let full = if later == 0 { 0 } else { 1 + (later - 1) / planned };
+            calls - before + full < u64::from(generations)
+        };
+        let held: Vec<_> = (0..).zip(inserted.iter().rev()).filter(is_held).map(|(_, (hash, _))| *hash).collect();
+        filter = restored(input, &filter, &held)?;
+    }
+    Ok(())
+}
+
+/// The filter after it was stored, which holds the same keys; with a bit flipped it does not load.
+fn restored<F: LayeredFilter>(input: &mut Unstructured<'_>, filter: &F, held: &[KeyHash]) -> Result<F> {
+    let identity = HashIdentity::default();
+    let bytes = filter.to_bytes().expect("it is small");
+    let mut damaged = bytes.to_vec();
+    let at = input.choose_index(damaged.len())?;
+    damaged[at] ^= 1 << input.int_in_range(0..=7)?;
+    assert!(F::from_bytes(damaged, identity).is_err(), "byte {at}");
+    let restored = F::from_bytes(bytes.clone(), identity).expect("it was just written");
+    assert_eq!(restored.to_bytes().expect("it is small"), bytes);
+    let mut matches = MatchBitmap::default();
+    for filter in [filter, &restored] {
+        assert!(held.iter().all(|&hash| filter.contains(hash)));
+        filter.contains_batch(held, &mut matches);
+        assert_eq!(matches.count(), held.len() as u64);
+    }
+    Ok(restored)
+}
