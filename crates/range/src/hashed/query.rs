@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sstfilter::{KeyExtractor, KeyHash, KeyHasher};
 
 use super::{chunk_hash, chunk_start};
+use crate::key_head::head;
 use crate::key_range::{KeyRange, end, successor};
 use crate::lines::{Code, Lines, Select};
 use crate::params::{HashedMap, RangeShape};
@@ -78,6 +79,14 @@ impl Hashing {
     #[inline(always)]
     pub(crate) fn units(&self, shape: &RangeShape, map: &HashedMap, range: KeyRange<'_>) -> Result<UnitRange, bool> {
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
+        // The most frequent ranges: the general way below has the same result, with numbers twice as wide.
+        if let (None, Bound::Included(lower), Bound::Included(upper)) = (&self.extractor, range.lower, range.upper)
+            && key_bytes.is_none_or(|bytes| lower.len() == bytes && upper.len() == bytes)
+        {
+            let (from, to) = (head(lower) >> map.unit_shift, head(upper) >> map.unit_shift);
+            let is_held = from <= to && shape.lines != 0;
+            return if is_held { Ok(UnitRange { prefix: self.empty_prefix, from, to }) } else { Err(false) };
+        }
         let Some((prefix_bytes, prefix, rest)) = self.within(range.of_keys_with_length(key_bytes)) else {
             return Err(true);
         };

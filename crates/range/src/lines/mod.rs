@@ -138,6 +138,13 @@ impl<'a> Line<'a> {
         self.bytes[usize::from(quotient >> 3)] >> (quotient & 7) & 1 == 1
     }
 
+    /// Whether code `at` is the first of its run; meaningless in an overfull line.
+    #[inline(always)]
+    fn begins_run(&self, at: u32) -> bool {
+        let before = at.wrapping_sub(1) as u8;
+        (at == 0) | (self.bytes[usize::from(32 + (before >> 3))] >> (before & 7) & 1 == 1)
+    }
+
     /// Returns the number of occupied quotients below `quotient`.
     #[inline(always)]
     fn runs_below(&self, quotient: u8) -> u32 {
@@ -237,7 +244,7 @@ impl<'a> Lines<'a> {
     #[inline(always)]
     fn any_in_line<S: Select>(&self, line: &Line<'_>, from: Code, to: Code) -> bool {
         if from.quotient == to.quotient {
-            return line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
+            return self.any_in_run::<S>(line, from, to.low);
         }
         let is_from_occupied = line.has(from.quotient);
         // A run strictly between the two quotients decides without low bits. Only the end quotients need theirs.
@@ -295,6 +302,21 @@ impl<'a> Lines<'a> {
     /// Whether a code with the quotient of `from` has low bits in `from.low..=to`.
     #[inline(always)]
     fn any_in_run<S: Select>(&self, line: &Line<'_>, from: Code, to: u64) -> bool {
+        if !line.has(from.quotient) {
+            return false;
+        }
+        if !line.is_overfull() {
+            // From the last code down to the highest that is not above `to`. Most runs have one code or two, so their
+            // first codes are not looked for.
+            let mut at = select::<S>(&line.run_ends(), line.runs_below(from.quotient));
+            for _ in 0..SHORT_RUN {
+                let low = self.low(line, at.into());
+                if (low <= to) | line.begins_run(at) {
+                    return (from.low <= low) & (low <= to);
+                }
+                at -= 1;
+            }
+        }
         let run = self.run::<S>(line, from.quotient);
         self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
     }
