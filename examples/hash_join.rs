@@ -34,7 +34,8 @@ impl Hasher for Hashed {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // `KeyHash::mix` is a bijection, so the hash of a 64-bit key can stand for it. The identity is any: nothing is stored.
+    // `KeyHash::mix` is a bijection, so the hash of a 64-bit key can stand for it. Any identity will do, because
+    // nothing is stored.
     let rate = FalsePositiveRate::new(0.05)?;
     let filter = RegisterBlockedBloom::for_rate(HashIdentity::default(), BUILD_ROWS, rate)?;
     let mut table = HashMap::<u64, u64, BuildHasherDefault<Hashed>>::default();

@@ -107,7 +107,11 @@ impl MatchBitmap {
 
     /// The positions of the keys that may be present, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.length).filter(|&index| self.may_contain(index))
+        let words = self.words.iter().enumerate();
+        // A kind of the user's may have set bits beyond the end.
+        words
+            .flat_map(|(word, &bits)| bits_of(bits).map(move |bit| word * 64 + bit))
+            .take_while(|index| *index < self.length)
     }
 }
 

@@ -22,9 +22,8 @@ use crate::hash::{HashIdentity, KeyHash, KeyParts};
 /// blocks, batches, health. Each type also has inherent methods `insert`, `insert_all` and `contains`, so plain use
 /// needs no trait. Their signatures differ: a Bloom filter always accepts a key and returns whether it was new, a
 /// cuckoo filter can be full, and many threads insert into an [`AtomicBloom`] or a [`RegisterBlockedBloom`] through a
-/// shared reference.
-/// Generic code uses [`try_insert`](Self::try_insert) instead. [`CountingBloom`] and [`CuckooFilter`] also have an
-/// inherent `remove`, and three types have an inherent `union`.
+/// shared reference. Generic code uses [`try_insert`](Self::try_insert) instead. [`CountingBloom`] and [`CuckooFilter`]
+/// also have an inherent `remove`, and three types have an inherent `union`.
 ///
 /// Only this crate implements the trait.
 ///
@@ -88,8 +87,9 @@ pub trait DynamicFilter: Dynamic {
         self.contents().contains_batch(hashes, matches.cleared(hashes.len()));
     }
 
-    /// Number of keys in the filter; each type documents what it counts. A [`RegisterBlockedBloom`] reads its whole
-    /// payload for an estimate; the others store the count.
+    /// Number of keys in the filter; each type documents what it counts. Filters for many threads
+    /// ([`RegisterBlockedBloom`], [`AtomicBloom`](crate::AtomicBloom)) read their whole payload for an estimate; the
+    /// others store the count.
     fn keys(&self) -> u64 {
         self.contents().keys()
     }
@@ -122,11 +122,12 @@ pub trait DynamicFilter: Dynamic {
     /// [`FilterError::NoMemory`] when allocation fails.
     fn to_block(&self) -> Result<Bytes, FilterError> {
         let contents = self.contents();
-        // A filter that is merged again and again can count more keys than a block can record.
-        let shape = contents.shape().encode(contents.keys().min(MAX_KEYS));
-        let bytes = shape.payload_bytes;
+        let bytes = contents.shape().payload_bytes();
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
+        // Counted after the copy, because other threads may be inserting: no block records fewer keys than it has. A
+        // filter that is merged again and again can count more keys than a block can record.
+        let shape = contents.shape().encode(contents.keys().min(MAX_KEYS));
         let trailer = Trailer::new(contents.kind(), contents.hash_identity().into(), shape, &payload);
         let too_large = FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes };
         trailer.seal(payload, HeldParts::of_field(&[])).ok_or(too_large)

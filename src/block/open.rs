@@ -389,8 +389,8 @@ pub struct BlockInfo {
     pub extractors: Vec<Domain>,
     /// The salt with which the build succeeded.
     pub salt: u8,
-    /// Distinct keys. A Bloom filter counts repeated keys again unless they were adjacent; a register-blocked Bloom
-    /// filter estimates.
+    /// Distinct keys. A Bloom filter counts repeated keys again unless they were adjacent; filters for many threads
+    /// estimate.
     pub keys: u64,
     /// Bytes of the whole block.
     pub block_bytes: u64,

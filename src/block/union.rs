@@ -73,9 +73,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let mut shape = own.shape;
         shape.keys = shape.keys.saturating_add(theirs.shape.keys).min(MAX_KEYS);
         let identity = BlockIdentity { file: None, ..own.identity };
-        let trailer = Trailer::new(own.kind, identity, shape, &payload);
-        trailer
-            .seal(payload, self.held_parts())
-            .ok_or(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes })
+        let held = self.held_parts();
+        let trailer = Trailer {
+            parts_bytes: held.field_bytes(),
+            has_whole_keys: held.has_whole_keys(),
+            ..Trailer::new(own.kind, identity, shape, &payload)
+        };
+        trailer.seal(payload, held).ok_or(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 }

@@ -56,8 +56,8 @@ macro_rules! shared {
 }
 
 shared!(RegisterBlockedBloom, 2..=4, 64);
-// The bits of a key are in different words, or in one.
-shared!(AtomicBloom, 1..=2, 128);
+// The bits of a key are in different words; with one probe, all three keys below would have the same bit.
+shared!(AtomicBloom, 2..=2, 128);
 
 /// A key of the first machine word: its low bits choose the bits.
 fn key(low_bits: u64) -> KeyHash {

@@ -29,3 +29,24 @@ pub fn prefetch<T>(address: *const T) {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
 }
+
+/// Prefetches the cache line of any address, valid or not, to write to it: takes it away from other cores. An atomic
+/// operation waits for that otherwise, and blocks the next one, so that two threads would be no faster than one.
+#[cfg(feature = "growing")]
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which no address makes fault and which CPUs without it ignore; it changes no register and no
+    // flag. Assembly, because the intrinsic becomes a prefetch to read unless the program is compiled for CPUs that
+    // have it.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}

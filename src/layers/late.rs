@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::parts::{Layers, Numbers, Part, Role, layered};
-use crate::block::{BlockIdentity, FilterBlock, LoadContext};
+use super::parts::{Layers, Numbers, Part, Role, layered, load_base};
+use crate::block::{BlockIdentity, LoadContext};
 use crate::error::BlockError;
+use crate::filter::dynamic::check_same_hash;
 use crate::filter::error::FilterError;
 use crate::filter::standard_bloom::StandardBloom;
 use crate::hash::KeyHash;
@@ -34,7 +35,7 @@ use crate::units::FalsePositiveRate;
 /// }
 /// assert!(keys(0..11_100).into_iter().all(|hash| filter.contains(hash)));
 /// assert!(filter.is_due(), "more than 1,000 came later: rebuild the filter");
-/// let rebuilt = filter.rebuilt(&policy, &context, &keys(0..11_100))?;
+/// let rebuilt = filter.rebuilt(&policy, &context, &hasher, &keys(0..11_100))?;
 /// assert!(!rebuilt.is_due() && rebuilt.health().keys == 11_100);
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
@@ -45,12 +46,14 @@ pub struct LateKeys<P = StandardBloom> {
 
 impl<P: Part> LateKeys<P> {
     /// Opens a built block of any kind, and plans for `late_keys` more, with `rate` for these alone. The block's own
-    /// rate comes on top.
+    /// rate comes on top. Late keys are whole keys: prefixes of keys that the block also holds are not those of late
+    /// ones, so do not probe it for prefixes.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Block`] if the block cannot be loaded with this context; [`FilterError::Config`] if the growing
-    /// filter cannot have this rate; [`FilterError::TooLarge`] or [`FilterError::NoMemory`] if it is too large.
+    /// [`FilterError::Block`] if the block cannot be loaded with this context, or holds only parts of keys;
+    /// [`FilterError::Config`] if the growing filter cannot have this rate; [`FilterError::TooLarge`] or
+    /// [`FilterError::NoMemory`] if it is too large.
     pub fn over<'a>(
         block: impl Into<Bytes>,
         context: impl Into<LoadContext<'a>>,
@@ -59,14 +62,15 @@ impl<P: Part> LateKeys<P> {
     ) -> Result<Self, FilterError> {
         let context = context.into();
         let BlockIdentity { hash, file, .. } = context.identity();
-        let base = Some(FilterBlock::load(block.into(), context)?);
+        let base = Some(load_base(block.into(), context)?);
         let numbers = Numbers { role: Role::Late, rate, keys: late_keys.max(1), inserted: 0, generations: 0 };
         let mut layers = Layers { hash, file, base, parts: Vec::new(), numbers };
         layers.push(numbers.keys, rate.get())?;
         Ok(Self { layers })
     }
 
-    /// Inserts a late key, and returns whether it was new: `false` for a key that the filter already seemed to contain.
+    /// Inserts a late key, and returns whether it was new: `false` for a key that the filter already seemed to contain,
+    /// perhaps by a false positive. Keep such a key for [`rebuilt`](Self::rebuilt) all the same.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let is_in_base = self.layers.base.as_ref().is_some_and(|base| base.may_contain(hash));
         !is_in_base && self.layers.add(hash)
@@ -85,17 +89,19 @@ impl<P: Part> LateKeys<P> {
         self.layers.numbers.inserted as f64 / keys.max(1) as f64
     }
 
-    /// Rebuilds the static filter from the hashes of **all** keys, the late ones too: a key that is not among them
-    /// is lost. Plans for as many late keys as before.
+    /// Rebuilds the static filter from the hashes of **all** keys: those of the file, and every late one, also those
+    /// for which [`insert`](Self::insert) returned `false`. A key that is not among them is lost. Plans for as many
+    /// late keys as before. `load` is the context that the new block is opened with.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Block`] if `context` has another hash, or the policy built no filter; else as
-    /// [`over`](Self::over).
-    pub fn rebuilt(
+    /// [`FilterError::Block`] if the contexts have another hash than this filter, or the policy built no filter; else
+    /// as [`over`](Self::over).
+    pub fn rebuilt<'a>(
         &self,
         policy: &dyn FilterPolicy,
         context: &BuildContext,
+        load: impl Into<LoadContext<'a>>,
         hashes: &[KeyHash],
     ) -> Result<Self, FilterError> {
         let built = policy.builder(context).map(|mut builder| {
@@ -105,12 +111,10 @@ impl<P: Part> LateKeys<P> {
         let block = built.and_then(|built| built.block).ok_or_else(|| BlockError::Unreadable {
             reason: "static filter of late keys: expected one, but the policy built none".into(),
         })?;
-        let mut identity = LoadContext::from(self.layers.hash);
-        if let Some(file) = FilterBlock::open_unverified(&block)?.info().file {
-            identity = identity.with_file_id(file);
-        }
         let Numbers { keys, rate, .. } = self.layers.numbers;
-        Self::over(block, identity, keys, rate)
+        let rebuilt = Self::over(block, load, keys, rate)?;
+        check_same_hash(self.layers.hash, rebuilt.layers.hash)?;
+        Ok(rebuilt)
     }
 }
 

@@ -4,13 +4,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use crate::block::{DynamicFilter, FilterBlock, LoadContext, MatchBitmap};
+use crate::block::{DynamicFilter, FilterBlock, HeldParts, LoadContext, MatchBitmap};
 use crate::codec::{CHECKSUM_BYTES, Fields, checksum};
 use crate::error::BlockError;
 use crate::filter::error::FilterError;
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, KeyParts};
 use crate::ids::FileId;
 use crate::units::FalsePositiveRate;
 
@@ -106,6 +106,13 @@ pub(super) struct Layers<P> {
     pub(super) numbers: Numbers,
 }
 
+/// Loads a static filter, if it holds whole keys like those that come late.
+pub(super) fn load_base(block: Bytes, context: LoadContext<'_>) -> Result<FilterBlock<Bytes>, BlockError> {
+    let base = FilterBlock::load(block, context)?;
+    base.held_parts().check(&KeyParts::whole_keys())?;
+    Ok(base)
+}
+
 impl<P: Part> Layers<P> {
     /// Adds a filter for `keys` keys, which becomes the newest.
     pub(super) fn push(&mut self, keys: u64, rate: f64) -> Result<(), FilterError> {
@@ -161,22 +168,33 @@ impl<P: Part> Layers<P> {
     }
 
     pub(super) fn to_bytes(&self) -> Result<Bytes, FilterError> {
-        let mut blocks: Vec<Bytes> = self.base.iter().map(|base| Bytes::copy_from_slice(base.as_bytes())).collect();
+        let base = self.base.as_ref().map_or(&[][..], FilterBlock::as_bytes);
+        // A bound block has eight bytes more; then the sizes and the trailer.
+        let blocks = self.parts.len() as u64 + 1;
+        let most = self.parts.iter().map(P::block_bytes).sum::<u64>() + base.len() as u64 + 16 * blocks + 36;
+        let no_memory = || FilterError::NoMemory { bytes: most };
+        let (mut bytes, mut sizes) = (Vec::new(), Vec::new());
+        bytes.try_reserve_exact(usize::try_from(most).map_err(|_| no_memory())?).map_err(|_| no_memory())?;
+        if self.base.is_some() {
+            bytes.extend_from_slice(base);
+            sizes.push(base.len());
+        }
         for part in &self.parts {
             let block = part.to_block()?;
-            blocks.push(match self.file {
+            let block = match self.file {
                 Some(file) => FilterBlock::open_unverified(block)?.bound_to(file),
                 None => block,
-            });
+            };
+            bytes.extend_from_slice(&block);
+            sizes.push(block.len());
         }
         let Numbers { role, rate, keys, inserted, generations } = self.numbers;
-        let mut bytes = blocks.concat();
-        blocks.iter().for_each(|block| bytes.extend_from_slice(&(block.len() as u64).to_le_bytes()));
+        sizes.iter().for_each(|size| bytes.extend_from_slice(&(*size as u64).to_le_bytes()));
         for number in [rate.get().to_bits(), keys, inserted] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most `MAX_PARTS` and a base")]
-        bytes.extend_from_slice(&(blocks.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&(sizes.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&generations.to_le_bytes());
         bytes.extend_from_slice(&[role as u8, VERSION]);
         bytes.extend_from_slice(&MAGIC);
@@ -198,25 +216,25 @@ impl<P: Part> Layers<P> {
             let block = bytes.slice(start..start + size);
             start += size;
             if role == Role::Late && base.is_none() {
-                base = Some(FilterBlock::load(block, context.with_known_keys(&[]))?);
+                base = Some(load_base(block, context.with_known_keys(&[]))?);
             } else {
                 parts.push(P::from_block(&block, of_part)?);
             }
         }
-        if role == Role::Scalable {
-            // The next part is planned by these keys, so they must explain the bytes that are there.
-            let planned = numbers.keys.saturating_mul(1 << (parts.len() - 1));
-            let bits = parts.last().map_or(0, |newest| newest.block_bytes().saturating_mul(8));
+        if let (Role::Scalable, Some(newest)) = (role, parts.last()) {
+            // The next part is planned by these numbers, so they must explain the newest one. Its size was rounded up,
+            // and its rate computed on another platform perhaps.
+            let (keys, rate) = numbers.scalable_part(parts.len() - 1);
             BlockError::require(
-                planned <= bits,
+                newest.expected_fpr(keys) <= rate * 1.01,
                 "planned keys of layers",
-                "at most the bits of the newest part",
-                planned,
+                "as many as the newest part has room for at its rate",
+                keys,
             )?;
         }
         let layers = Self { hash: identity.hash, file: identity.file, base, parts, numbers };
-        for key in context.known_keys() {
-            if context.hasher().is_none_or(|hasher| !layers.contains(hasher.hash(key))) {
+        for known in HeldParts::of_field(&[]).known_hashes(context)? {
+            if !layers.contains(known.hash) {
                 return Err(BlockError::KnownKeyAbsent { hash: identity.hash }.into());
             }
         }
@@ -225,6 +243,15 @@ impl<P: Part> Layers<P> {
 }
 
 impl Numbers {
+    /// Returns for how many keys and at which rate a part of a scalable filter is planned. The rates of all parts add
+    /// up to the filter's, for any number of them. The first part costs 4.8 bits more per key than one filter of this
+    /// rate (1.44 log2(10)), and each further part 0.2 more. Ratios below 0.9 are cheaper for the first parts, and more
+    /// expensive after many: at a hundred times the first size, 0.8 and 0.9 differ by a quarter of a bit.
+    pub(super) fn scalable_part(&self, number: usize) -> (u64, f64) {
+        let rate = (0..number).fold(self.rate.get() * 0.1, |rate, _| rate * 0.9);
+        (self.keys.saturating_mul(1 << number), rate)
+    }
+
     /// Checks the end of a container, and returns the sizes of its blocks and its numbers.
     fn decode(bytes: &[u8], role: Role) -> Result<(Vec<usize>, Self), BlockError> {
         let short = |expected: u64| BlockError::TooShort { expected, got: bytes.len() as u64 };
@@ -260,6 +287,8 @@ impl Numbers {
             "as many as their type has, at most 64",
             parts,
         )?;
+        let has_generations = role == Role::Rotating || generations == 0;
+        BlockError::require(has_generations, "generations of layers", "0 in a type without any", generations)?;
         let rate = f64::from_bits(fields.u64::<0>());
         let rate = FalsePositiveRate::new(rate).map_err(|_| BlockError::Field {
             field: "rate of layers",
@@ -311,8 +340,7 @@ pub trait LayeredFilter: HasLayers {
     }
 
     /// Loads what [`to_bytes`](Self::to_bytes) stored, for more keys. `context` is that of a block: the reader's hash,
-    /// and the file, known keys and parts of keys that the static filter must have. Treat every error as "may be
-    /// present".
+    /// and the file and known keys that the filter must have. Treat every error as "may be present".
     ///
     /// # Errors
     ///

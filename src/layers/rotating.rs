@@ -12,8 +12,9 @@ use crate::units::FalsePositiveRate;
 /// A Bloom filter of recent keys: the oldest of its generations is emptied when a new one begins.
 ///
 /// A generation ends after as many keys as it is planned for, or when the caller [ends](Self::rotate) it. For the keys
-/// of a time *t*, call `rotate` every `t / (g - 1)`, and plan each of the *g* generations for the most keys of that
-/// time: with more, keys leave early. By number alone, with *g* generations of *n* keys, the filter contains a key for
+/// of a time *t*, call `rotate` every `t / (g - 1)`, and plan each of the *g* generations for the most keys that come
+/// between two calls: with more, keys leave early. To begin a generation takes time in proportion to its size, because
+/// its filter is cleared. By number alone, with *g* generations of *n* keys, the filter contains a key for
 /// at least the next `(g - 1) * n` inserts, and for at most the next `g * n` inserts of new keys, but for false
 /// positives. Two generations take the least time; more make the window more exact.
 ///
@@ -76,7 +77,9 @@ impl<P: Part> RotatingBloom<P> {
     /// Begins a new generation, and forgets the oldest.
     pub fn rotate(&mut self) {
         self.layers.parts.rotate_left(1);
-        self.layers.parts.last_mut().into_iter().for_each(P::clear);
+        if let Some(newest) = self.layers.parts.last_mut() {
+            newest.clear();
+        }
         self.layers.numbers.inserted = 0;
     }
 }

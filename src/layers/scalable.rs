@@ -2,17 +2,11 @@
 
 use alloc::vec::Vec;
 
-use super::parts::{Layers, MAX_PARTS, Numbers, Part, Role, layered};
+use super::parts::{Layers, Numbers, Part, Role, layered};
 use crate::filter::error::FilterError;
 use crate::filter::standard_bloom::StandardBloom;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
-
-/// The share of a part's rate that the next part has. The rates of all parts add up to the filter's, for any number of
-/// them. The first part costs 4.8 bits more per key than one filter of this rate (1.44 log2(10)), and each further part
-/// 0.2 more. Smaller shares are cheaper for the first parts, and larger ones after many: at a hundred times the first
-/// size, 0.8 and 0.9 differ by a quarter of a bit.
-const NEXT: f64 = 0.9;
 
 /// A Bloom filter for any number of keys, with one rate: parts of doubling size and falling rates (Almeida et al.,
 /// *Scalable Bloom Filters*, 2007).
@@ -23,7 +17,8 @@ const NEXT: f64 = 0.9;
 ///
 /// It costs more bits than a filter that was planned for the final number of keys: the newest part is half empty on
 /// average, and rates fall. At 1 % and a hundred times the first size, it has twice the bits. So plan the first part
-/// for the usual number of keys, and let the filter grow where that was wrong.
+/// for the usual number of keys, and let the filter grow where that was wrong. It ends where no further part is
+/// possible: one of 32 GiB, or of 1 GiB if its parts are register-blocked.
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, ScalableBloom};
@@ -67,13 +62,14 @@ impl<P: Part> ScalableBloom<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`new`](Self::new), if the next part cannot be created. The key is then not inserted.
+    /// Those of [`new`](Self::new), if the next part cannot be created. The key is then not inserted, and has to be
+    /// treated as "may be present" from then on.
     pub fn insert(&mut self, hash: KeyHash) -> Result<bool, FilterError> {
         if self.layers.is_older(hash) {
             return Ok(false);
         }
-        let grown = self.layers.parts.len() - 1;
-        if self.layers.numbers.inserted >= self.layers.numbers.keys.saturating_mul(1 << grown) {
+        let numbers = self.layers.numbers;
+        if numbers.inserted >= numbers.scalable_part(self.layers.parts.len() - 1).0 {
             if self.layers.parts.last().is_some_and(|newest| newest.contains(hash)) {
                 return Ok(false);
             }
@@ -83,12 +79,8 @@ impl<P: Part> ScalableBloom<P> {
     }
 
     fn grow(&mut self) -> Result<(), FilterError> {
-        let parts = self.layers.parts.len();
-        if parts >= usize::from(MAX_PARTS) {
-            return Err(FilterError::Full { keys: u64::MAX, slots: u64::MAX });
-        }
-        let rate = (0..parts).fold(self.layers.numbers.rate.get() * (1.0 - NEXT), |rate, _| rate * NEXT);
-        self.layers.push(self.layers.numbers.keys.saturating_mul(1 << parts), rate)
+        let (keys, rate) = self.layers.numbers.scalable_part(self.layers.parts.len());
+        self.layers.push(keys, rate)
     }
 }
 

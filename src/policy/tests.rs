@@ -1,13 +1,14 @@
 //! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
 
-use super::{BuildContext, BuiltFilter, FixedPolicy};
+use super::{BuildContext, BuiltFilter, FixedPolicy, kinds};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
+use crate::filter::kind::Updates;
 use crate::filter::{Kind, KindId};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
-use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
+use crate::units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
 
 fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
     let mut builder = FixedPolicy::default().builder(context);
@@ -24,6 +25,22 @@ fn finds_all(built: &BuiltFilter, hashes: &[KeyHash]) -> bool {
 fn some_policy(entry: &KindEntry) -> FixedPolicy {
     let sizes = [17.0, 40.0, 100.0].map(|size| Sizing::BitsPerKey(BitsPerKey::new(size).unwrap()));
     sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
+}
+
+#[test]
+fn headroom_is_for_the_kinds_that_grow_and_for_no_other() {
+    let headroom = Headroom::percent(50).unwrap();
+    for entry in kinds::all() {
+        let policy = some_policy(entry);
+        let grows = entry.updates != Updates::None;
+        let planned = if grows { 6_000 } else { 4_000 };
+        let [expected, more] = [planned, 12_000].map(|keys| policy.block_bytes(keys));
+        assert_eq!(policy.with_headroom(headroom).block_bytes(4_000), expected, "{}", entry.name);
+        assert!(!grows || expected < more, "{}", entry.name);
+    }
+    assert!(Headroom::percent(1_001).is_err());
+    assert_eq!([0, 1, 1_000].map(|percent| Headroom::percent(percent).unwrap().over(150)), [150, 152, 1_650]);
+    assert_eq!(Headroom::percent(1).unwrap().over(u64::MAX), u64::MAX);
 }
 
 #[test]

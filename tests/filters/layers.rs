@@ -4,13 +4,15 @@
 #![expect(clippy::float_cmp, reason = "a share of no keys")]
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::common::{self, key_set};
 use proptest::prelude::*;
 use sstfilter::layers::{LateKeys, LayeredFilter, Part, RotatingBloom, ScalableBloom};
 use sstfilter::{
-    BlockError, BuildContext, FalsePositiveRate, FileId, FilterBlock, FilterError, FixedPolicy, HashIdentity, KeyHash,
-    KeyHasher, LoadContext, MatchBitmap, RegisterBlockedBloom, Sizing, StandardBloom, kind,
+    BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, FilterError, FixedPolicy,
+    HashIdentity, KeyHash, KeyHasher, KeyParts, LoadContext, MatchBitmap, RegisterBlockedBloom, Sizing, StandardBloom,
+    kind,
 };
 
 fn keys(set: u32, count: u32) -> Vec<KeyHash> {
@@ -30,7 +32,8 @@ fn false_positives(filter: &impl LayeredFilter, absent: &[KeyHash]) -> (f64, f64
     (single as f64, filter.health().expected_fpr * absent.len() as f64)
 }
 
-/// Grows a filter from `first` keys to `times` as many, and checks its rate on the way. Returns bits per key at the end.
+/// Grows a filter from `first` keys to `times` as many, and checks its rate on the way. Returns bits per key at the
+/// end.
 fn grow<P: Part>(first: u32, times: u32, planned: f64) -> f64 {
     let all = keys(1, first * times);
     let absent = keys(2, 400_000);
@@ -135,10 +138,12 @@ proptest! {
                     filter = RotatingBloom::from_bytes(filter.to_bytes().unwrap(), &hasher).unwrap();
                 }
             }
-            let window = per_generation * u64::from(generations - 1);
             for (&key, &(insert, rotation)) in &last {
-                let is_recent = inserts - insert < window && rotation == rotations;
-                prop_assert!(!is_recent || filter.contains(KeyHash::mix(key)));
+                // The first insert after a key's may begin a generation, and every full one after that.
+                let later = inserts - insert;
+                let full = if later == 0 { 0 } else { 1 + (later - 1) / per_generation };
+                let is_held = full + (rotations - rotation) < u64::from(generations);
+                prop_assert!(!is_held || filter.contains(KeyHash::mix(key)));
             }
         }
     }
@@ -192,14 +197,14 @@ fn late_keys_are_found_over_every_kind_and_the_rates_add_up() {
         late.iter().for_each(|&hash| _ = restored.insert(hash));
         assert!(restored.is_due() && (0.09..0.1).contains(&restored.late_share()), "{}", restored.late_share());
         assert!(own.iter().chain(&late).all(|&hash| restored.contains(hash)), "{}", entry.name);
-        let rebuilt = restored.rebuilt(&policy, &context, &[own.clone(), late.clone()].concat()).unwrap();
+        let rebuilt = restored.rebuilt(&policy, &context, load, &[own.clone(), late.clone()].concat()).unwrap();
         assert!(own.iter().chain(&late).all(|&hash| rebuilt.contains(hash)) && rebuilt.late_share() == 0.0);
         assert!(<LateKeys>::from_bytes(rebuilt.to_bytes().unwrap(), load).is_ok());
     }
 }
 
-/// Stored filters of all types, each with a loader.
-type Loader = fn(bytes::Bytes, &KeyHasher) -> Result<(), FilterError>;
+/// Stored filters of all types, each with a function that loads one, inserts a key, and returns its bytes.
+type Loader = fn(bytes::Bytes, &KeyHasher) -> Result<u64, FilterError>;
 
 fn stored() -> Vec<(bytes::Bytes, Loader)> {
     let (hasher, hashes) = (KeyHasher::default(), keys(5, 40));
@@ -213,11 +218,21 @@ fn stored() -> Vec<(bytes::Bytes, Loader)> {
         late.insert(KeyHash::mix(hash.get()));
     }
     vec![
-        (scalable.to_bytes().unwrap(), |bytes, hasher| <ScalableBloom>::from_bytes(bytes, hasher).map(|_| ())),
-        (rotating.to_bytes().unwrap(), |bytes, hasher| {
-            RotatingBloom::<RegisterBlockedBloom>::from_bytes(bytes, hasher).map(|_| ())
+        (scalable.to_bytes().unwrap(), |bytes, hasher| {
+            let mut filter = <ScalableBloom>::from_bytes(bytes, hasher)?;
+            let _ = filter.insert(KeyHash::mix(7));
+            Ok(filter.health().bytes)
         }),
-        (late.to_bytes().unwrap(), |bytes, hasher| <LateKeys>::from_bytes(bytes, hasher).map(|_| ())),
+        (rotating.to_bytes().unwrap(), |bytes, hasher| {
+            let mut filter = RotatingBloom::<RegisterBlockedBloom>::from_bytes(bytes, hasher)?;
+            filter.insert(KeyHash::mix(7));
+            Ok(filter.health().bytes)
+        }),
+        (late.to_bytes().unwrap(), |bytes, hasher| {
+            let mut filter = <LateKeys>::from_bytes(bytes, hasher)?;
+            filter.insert(KeyHash::mix(7));
+            Ok(filter.health().bytes)
+        }),
     ]
 }
 
@@ -246,7 +261,8 @@ fn stored_layers_that_are_damaged_foreign_or_of_another_type_are_not_taken_up() 
     }
 }
 
-/// Changes fields of the trailer and the sizes, with a checksum that holds.
+/// Changes fields of the trailer and the sizes, with a checksum that holds. What loads takes a key, and is at most
+/// three times as large then: its next part is at most twice the newest, rounded up.
 #[test]
 fn forged_layers_cause_no_panic_and_no_allocation() {
     let hasher = KeyHasher::default();
@@ -258,10 +274,33 @@ fn forged_layers_cause_no_panic_and_no_allocation() {
                 let end = forged.len() - 4;
                 let checksum = crc32c::crc32c(&forged[..end]);
                 forged[end..].copy_from_slice(&checksum.to_le_bytes());
-                let _ = load(forged.into(), &hasher);
+                let size = load(forged.into(), &hasher).unwrap_or(0);
+                assert!(size <= 3 * bytes.len() as u64 + 256, "{size} of {} bytes, {value} at {at}", bytes.len());
             }
         }
     }
+}
+
+#[test]
+fn a_generation_that_a_caller_begins_takes_as_many_keys_as_any() {
+    let mut filter = <RotatingBloom>::new(HashIdentity::default(), 10, 2, rate(1e-9)).unwrap();
+    let keys = keys(6, 20);
+    keys[..9].iter().for_each(|&hash| _ = filter.insert(hash));
+    filter.rotate();
+    keys[9..19].iter().for_each(|&hash| _ = filter.insert(hash));
+    assert!(keys[..19].iter().all(|&hash| filter.contains(hash)));
+    filter.insert(keys[19]);
+    assert!(!keys[..9].iter().any(|&hash| filter.contains(hash)), "the eleventh begins the next");
+}
+
+#[test]
+fn late_keys_are_whole_keys_like_those_of_their_base() {
+    let (hasher, parts) = (KeyHasher::default(), KeyParts::extracted(Arc::new(DelimitedPrefix::new(b'/'))));
+    let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    (0..100).for_each(|key| builder.add_key(format!("{key}/x").as_bytes()));
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let refused = <LateKeys>::over(builder.finish().block.unwrap(), context, 10, rate(0.01));
+    assert!(matches!(refused, Err(FilterError::Block(BlockError::ExtractorMismatch { .. }))), "{refused:?}");
 }
 
 #[test]
@@ -273,8 +312,10 @@ fn known_keys_are_looked_for_in_all_parts() {
     late.insert(hasher.hash(plum));
     let bytes = late.to_bytes().unwrap();
     assert!(<LateKeys>::from_bytes(bytes.clone(), LoadContext::new(&hasher).with_known_keys(&[apple, plum])).is_ok());
-    let refused = <LateKeys>::from_bytes(bytes, LoadContext::new(&hasher).with_known_keys(&[b"quince"]));
+    let refused = <LateKeys>::from_bytes(bytes.clone(), LoadContext::new(&hasher).with_known_keys(&[b"quince"]));
     assert!(matches!(refused, Err(FilterError::Block(BlockError::KnownKeyAbsent { .. }))), "{refused:?}");
+    let unhashed = <LateKeys>::from_bytes(bytes, LoadContext::from(hasher.identity()).with_known_keys(&[apple]));
+    assert!(matches!(unhashed, Err(FilterError::Block(BlockError::Unreadable { .. }))), "{unhashed:?}");
 }
 
 #[test]
@@ -304,9 +345,13 @@ fn a_scalable_filter_grows_by_what_its_parts_explain_and_not_by_what_a_container
     let bytes = filter.to_bytes().unwrap();
     // The last of the three sizes, of a part for 4,000 keys.
     let newest = u64::from_le_bytes(bytes[bytes.len() - 44..bytes.len() - 36].try_into().unwrap());
-    for (planned, is_sound) in [(1_000, true), (newest * 2, true), (newest * 2 + 1, false), (u64::MAX, false)] {
+    for (planned, is_sound) in [(500, true), (1_000, true), (1_010, false), (newest, false), (u64::MAX, false)] {
         let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 8, planned), &hasher);
         assert_eq!(loaded.is_ok(), is_sound, "{planned} keys beside {newest} bytes: {loaded:?}");
+    }
+    for (rate, is_sound) in [(0.2, true), (0.1, true), (0.098, false), (1e-16, false)] {
+        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 0, f64::to_bits(rate)), &hasher);
+        assert_eq!(loaded.is_ok(), is_sound, "{rate}: {loaded:?}");
     }
 }
 

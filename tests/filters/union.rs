@@ -3,8 +3,8 @@
 
 use crate::common::key_set;
 use sstfilter::{
-    BlockError, BuildContext, DelimitedPrefix, FilterBlock, FilterError, FixedPolicy, KeyHash, KeyHasher, KeyParts,
-    Sizing, kind,
+    BlockError, BuildContext, DelimitedPrefix, FileId, FilterBlock, FilterError, Filters, FixedPolicy, KeyHash,
+    KeyHasher, KeyParts, LoadContext, Probe, Sizing, kind,
 };
 use std::sync::Arc;
 
@@ -52,6 +52,27 @@ fn a_union_of_bloom_filters_has_the_keys_of_both_and_the_rate_it_states() {
         assert_eq!(first.union(&second), second.union(&first));
     }
     assert_eq!(united, 3, "blocked, standard and register-blocked Bloom");
+}
+
+// promise: no-false-negatives
+#[test]
+fn a_union_of_filters_of_the_same_parts_holds_the_parts_and_is_bound_to_no_file() {
+    let (hasher, parts) =
+        (KeyHasher::default(), KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b'/'))));
+    let load = |first: u32| {
+        let context = BuildContext::new(&hasher).with_key_parts(parts.clone()).with_file_id(FileId::random());
+        let mut builder = FixedPolicy::default().builder(&context);
+        (first..first + 1_000).for_each(|key| builder.add_key(format!("{key}/x").as_bytes()));
+        FilterBlock::open_unverified(builder.finish().block.unwrap()).unwrap()
+    };
+    let block = load(0).union(&load(1_000)).unwrap();
+    let both = FilterBlock::load(block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
+    assert_eq!((both.info().file, both.info().extractors.len()), (None, 1));
+    let both = Filters::default().with_key_parts(parts.clone()).reader(Ok(both));
+    for key in 0..2_000_u32 {
+        assert_eq!(both.probe(format!("{key}/x").as_bytes()), Probe::MaybePresent);
+        assert_eq!(both.probe_prefix(format!("{key}/").as_bytes()), Probe::MaybePresent);
+    }
 }
 
 #[test]

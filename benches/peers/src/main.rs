@@ -47,7 +47,7 @@ enum Command {
     Report(report::ReportArgs),
     /// Turns measurements into the times that `sstfilter advise` ranks kinds by.
     Advice(report::advice::AdviceArgs),
-    /// Measures hash joins, and prints results/joins.md.
+    /// Measures hash joins, and prints a page.
     Joins(joins::JoinsArgs),
     /// Measures range filters.
     Ranges(ranges::RangesArgs),

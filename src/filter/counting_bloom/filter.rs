@@ -137,7 +137,8 @@ impl CountingBloom {
     }
 
     /// Returns how often the key was inserted and not removed, at most: the least of its counters. `Some(0)` means
-    /// certainly absent. `None` means that all of its counters have reached 15 and lost count, so there is no bound.
+    /// certainly absent. `None` means that all of its counters have reached 15 and may have lost count, so there is no
+    /// bound.
     ///
     /// ```
     /// use sstfilter::{BitsPerKey, CountingBloom, HashIdentity, KeyHash};
@@ -154,8 +155,8 @@ impl CountingBloom {
         counters.min().filter(|&least| least < SATURATED)
     }
 
-    /// Counts the counters of each value, from 0 to 15. In a filter that is neither too full nor attacked, each value
-    /// from 2 on has a fraction of the counters that the value before has. Reads the whole filter.
+    /// Counts the counters of each value, from 0 to 15. In a filter of distinct keys that is neither too full nor
+    /// attacked, each value from 2 on has a fraction of the counters that the value before has. Reads the whole filter.
     #[must_use]
     pub fn histogram(&self) -> [u64; 16] {
         let mut counters = [0; 16];

@@ -3,14 +3,14 @@
 use core::fmt;
 
 use super::params::{ANY_PROBES, BloomParams, planned_by_keys, with_probes};
-use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch, prefetch_cells};
-use crate::filter::cache::ATOMIC_INSERT_PREFETCH_BYTES;
+use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
 use crate::filter::words::{AtomicU64, AtomicWords, Word, set, with_mut};
 use crate::filter::{FilterShape, KindId, MAX_PAYLOAD_BYTES, power};
 use crate::hash::{HashIdentity, KeyHash};
+use crate::kernel::prefetch::prefetch_to_write;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Each of a key's words is on its way while the keys before it are inserted.
@@ -18,7 +18,7 @@ const AHEAD: usize = 4;
 
 /// A standard Bloom filter that many threads fill and probe at the same time.
 ///
-/// Its blocks are those of [`StandardBloom`](crate::StandardBloom), bit for bit, and either type restores them. Of the
+/// Its blocks have the payload of a [`StandardBloom`](crate::StandardBloom), and either type restores them. Of the
 /// two filters for many threads, [`RegisterBlockedBloom`](crate::RegisterBlockedBloom) is several times faster, because
 /// all bits of a key are in one word; this one has any size, and any rate.
 ///
@@ -105,15 +105,18 @@ impl AtomicBloom {
         insert::<ANY_PROBES>(self.params(), &self.words, hash)
     }
 
-    /// Inserts many keys and returns how many of them were new. In large filters this is faster than single inserts.
+    /// Inserts many keys and returns how many of them were new. This is faster than single inserts, above all while
+    /// other threads insert, but not if most of the keys are there already.
     #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
     pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
         let (params, words) = (self.params(), &*self.words);
-        let ahead = if words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
-        let mut coming = hashes.iter().skip(ahead);
+        let mut coming = hashes.iter().skip(AHEAD);
         with_probes!(params, PROBES => hashes.iter().map(|&hash| {
             if let Some(&coming) = coming.next() {
-                prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>());
+                let mut sequence = params.sequence(coming);
+                for _ in 0..params.probes_or::<PROBES>() {
+                    prefetch_to_write(words.as_ptr().wrapping_add(Bit::word_of(sequence.next())));
+                }
             }
             u64::from(insert::<PROBES>(params, words, hash))
         }).sum())

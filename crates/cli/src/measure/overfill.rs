@@ -114,7 +114,7 @@ fn fill(
     let planned = effort.overfill_keys;
     let mut refused = 0;
     let mut offered = 0;
-    for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
+    for percent in (1..=LAST_PERCENT / STEP_PERCENT).map(|step| step * STEP_PERCENT) {
         let until = planned * percent / 100;
         for hash in filters::present(offered, until - offered) {
             // A refused key counts as offered, so that all kinds are compared at the same load.

@@ -142,7 +142,7 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn begins_run(&self, at: u32) -> bool {
         let before = at.wrapping_sub(1) as u8;
-        (at == 0) | (self.bytes[usize::from(32 + (before >> 3))] >> (before & 7) & 1 == 1)
+        at == 0 || self.bytes[usize::from(32 + (before >> 3))] >> (before & 7) & 1 == 1
     }
 
     /// Returns the number of occupied quotients below `quotient`.
@@ -312,7 +312,7 @@ impl<'a> Lines<'a> {
             for _ in 0..SHORT_RUN {
                 let low = self.low(line, at.into());
                 if (low <= to) | line.begins_run(at) {
-                    return (from.low <= low) & (low <= to);
+                    return from.low <= low && low <= to;
                 }
                 at -= 1;
             }

@@ -99,7 +99,7 @@ fn overfill(family: &Family) -> anyhow::Result<String> {
     let text = format!(
         "Filters that accept keys while they are in use, planned for {keys} keys at {rate} and filled with up to three \
          times as many. A ring marks where a filter first reports that it has exceeded a limit. \"scalable\" is a \
-         standard Bloom filter that grows by further parts."
+         standard Bloom filter that grows by further parts: its memory grows, that of the others does not."
     );
     let (fills, rates) = (figure(&charts::fills(family))?, figure(&charts::overfill_rates(family))?);
     let charts = format!(
