@@ -100,27 +100,29 @@ fn scalable<P: sstfilter::layers::Part>(input: &mut Unstructured<'_>) -> Result<
     Ok(())
 }
 
-/// Key number `i` has left when as many generations have begun as there are: by calls, or because one was full.
+/// A key is there until as many generations have begun since as there are.
 fn rotating(input: &mut Unstructured<'_>) -> Result<()> {
-    let (planned, generations) = (input.int_in_range(1..=MAX_PLANNED)?, input.int_in_range(2..=6_u16)?);
+    let (planned, generations) = (input.int_in_range(0..=MAX_PLANNED)?, input.int_in_range(2..=6_u16)?);
     let new = <RotatingBloom>::new(HashIdentity::default(), planned, generations, pick::rate(input)?);
     let Ok(mut filter) = new else { return Ok(()) };
-    // Each key with the calls before it.
-    let (mut inserted, mut calls) = (Vec::new(), 0);
+    // Each key with the rotations before it.
+    let (mut inserted, mut rotations) = (Vec::new(), 0);
     while !input.is_empty() {
+        let is_by_number = input.arbitrary()?;
         if input.ratio(1, 4)? {
             filter.rotate();
-            calls += 1;
+            rotations += 1;
         }
         for hash in keys(input)? {
+            if is_by_number && filter.is_full() {
+                filter.rotate();
+                rotations += 1;
+            }
             filter.insert(hash);
-            inserted.push((hash, calls));
+            inserted.push((hash, rotations));
         }
-        let is_held = |&(later, &(_, before)): &(u64, &(KeyHash, u64))| {
-            let full = if later == 0 { 0 } else { 1 + (later - 1) / planned };
-            calls - before + full < u64::from(generations)
-        };
-        let held: Vec<_> = (0..).zip(inserted.iter().rev()).filter(is_held).map(|(_, (hash, _))| *hash).collect();
+        let held = inserted.iter().filter(|(_, before)| rotations - before < u64::from(generations));
+        let held: Vec<_> = held.map(|(hash, _)| *hash).collect();
         filter = restored(input, &filter, &held)?;
     }
     Ok(())

@@ -19,22 +19,27 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// It answers "may be present" where either filter does, so its rate is that of a filter with the keys of both in
     /// the space of one: at 10 bits per key, two filters of 1 % become one of 12 %. [`info`](Self::info) of the result
-    /// states the rate, as if no key were in both; [`fill_ratio`](Self::fill_ratio) is exact. Plan filters that are to
-    /// be combined for all keys together.
+    /// states the rate, as if no key were in both; [`fill_ratio`](Self::fill_ratio) is exact.
+    ///
+    /// Plan filters that are to be combined for all keys together: give the builders of a fixed policy of blocked or
+    /// standard Bloom, without extractors or self-check, the same
+    /// [`with_expected_keys`](crate::BuildContext::with_expected_keys). Then the shapes are equal, and the rate is that
+    /// of the policy. Bind the result to an id of its own ([`bound_to`](FilterBlock::bound_to)).
     ///
     /// ```
     /// use sstfilter::{BuildContext, FilterBlock, FixedPolicy, KeyHasher};
     ///
     /// let (hasher, policy) = (KeyHasher::default(), FixedPolicy::default());
+    /// let context = BuildContext::new(&hasher).with_expected_keys(2_000);
     /// let filter = |keys: std::ops::Range<u32>| {
-    ///     let mut builder = policy.builder(&BuildContext::new(&hasher));
+    ///     let mut builder = policy.builder(&context);
     ///     keys.for_each(|key| builder.add_key(&key.to_be_bytes()));
     ///     FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)
     /// };
-    /// let both = filter(0..1_000)?.union(&filter(1_000..2_000)?)?;
+    /// let both = filter(0..500)?.union(&filter(500..2_000)?)?;
     /// let both = FilterBlock::load(both, &hasher)?;
     /// assert!((0..2_000_u32).all(|key| both.may_contain(hasher.hash(&key.to_be_bytes()))));
-    /// assert!((0.1..0.2).contains(&both.info().expected_fpr));
+    /// assert!(both.info().expected_fpr < 0.01);
     /// # Ok::<(), sstfilter::FilterError>(())
     /// ```
     ///

@@ -17,25 +17,30 @@ use crate::units::FalsePositiveRate;
 /// A filter of a static kind, such as Ribbon or binary fuse, and a growing one for keys that come after it was built.
 /// (Some authors call this an incremental filter, "IBIF".)
 ///
+/// Probe only this filter from then on: the static block alone excludes the late keys, and so do the bounds and the
+/// filter of its file in a view of a store. Both rates add up: for 1 % in all, give 0.5 % to each.
+///
 /// ```
 /// use sstfilter::layers::{LateKeys, LayeredFilter};
-/// use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher};
+/// use sstfilter::{FalsePositiveRate, FileId, Filters, FixedPolicy};
 ///
-/// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
-/// let hash = |key: u32| hasher.hash(&key.to_le_bytes());
-/// let keys = |range: std::ops::Range<u32>| range.map(hash).collect::<Vec<_>>();
-/// let (policy, context) = (FixedPolicy::binary_fuse(rate)?, BuildContext::new(&hasher));
-/// let mut builder = policy.builder(&context);
-/// builder.add_hashes(&keys(0..10_000));
+/// let rate = FalsePositiveRate::new(0.005)?;
+/// let filters = Filters::new(FixedPolicy::binary_fuse(rate)?); // once per store
+/// let keys = |range: std::ops::Range<u32>| range.map(|key| filters.hash(&key.to_le_bytes())).collect::<Vec<_>>();
+/// let file = FileId::random();
+/// let mut builder = filters.builder(file);
+/// keys(0..10_000).into_iter().for_each(|hash| builder.add_hash(hash));
 /// let block = builder.finish().block.expect("it is small");
 ///
-/// let mut filter = <LateKeys>::over(block, &hasher, 1_000, rate)?;
+/// let mut filter = <LateKeys>::over(block, filters.load_context(file), 1_000, rate)?;
 /// for hash in keys(10_000..11_100) {
 ///     filter.insert(hash);
 /// }
 /// assert!(keys(0..11_100).into_iter().all(|hash| filter.contains(hash)));
 /// assert!(filter.is_due(), "more than 1,000 came later: rebuild the filter");
-/// let rebuilt = filter.rebuilt(&policy, &context, &hasher, &keys(0..11_100))?;
+/// let new = FileId::random(); // new contents have a new id
+/// let (build, load) = (filters.build_context(new), filters.load_context(new));
+/// let rebuilt = filter.rebuilt(filters.policy().as_ref(), &build, load, &keys(0..11_100))?;
 /// assert!(!rebuilt.is_due() && rebuilt.health().keys == 11_100);
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
@@ -91,7 +96,8 @@ impl<P: Part> LateKeys<P> {
 
     /// Rebuilds the static filter from the hashes of **all** keys: those of the file, and every late one, also those
     /// for which [`insert`](Self::insert) returned `false`. A key that is not among them is lost. Plans for as many
-    /// late keys as before. `load` is the context that the new block is opened with.
+    /// late keys as before. `load` is the context that the new block is opened with; both contexts have the id of a
+    /// *new* file.
     ///
     /// # Errors
     ///

@@ -8,8 +8,10 @@
 //! | [`ScalableBloom`] | each twice as large as the one before | streams of unknown length |
 //! | [`RotatingBloom`] | one for each of the last generations of keys | duplicates in a recent window |
 //!
-//! The rates of the parts add up to at most the rate of the whole. Each is stored and loaded as one
-//! (docs/format/growing.md, "Layers").
+//! Each is stored and loaded as one (docs/format/growing.md, "Layers"). Their parts are standard Bloom filters: write
+//! `<ScalableBloom>::new`, with the brackets, for these, or `ScalableBloom::<RegisterBlockedBloom>::new`.
+//!
+//! They stand by themselves. A file in a view of `sstfilter-store` has bounds and a filter that exclude its late keys.
 
 mod late;
 mod parts;

@@ -340,7 +340,11 @@ pub trait LayeredFilter: HasLayers {
     }
 
     /// Loads what [`to_bytes`](Self::to_bytes) stored, for more keys. `context` is that of a block: the reader's hash,
-    /// and the file and known keys that the filter must have. Treat every error as "may be present".
+    /// and the known keys that the filter must have. Late keys are bound to the file of their static filter; the other
+    /// types to none, so load them without a file. Treat every error as "may be present".
+    ///
+    /// Bytes that were stored before a key was inserted load as well. Pass the last key that was inserted as a known
+    /// key: stale bytes do not have it.
     ///
     /// # Errors
     ///

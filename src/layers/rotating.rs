@@ -9,14 +9,19 @@ use crate::filter::standard_bloom::StandardBloom;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
 
-/// A Bloom filter of recent keys: the oldest of its generations is emptied when a new one begins.
+/// A Bloom filter of recent keys, in generations: the caller begins a new one, and the oldest is emptied.
 ///
-/// A generation ends after as many keys as it is planned for, or when the caller [ends](Self::rotate) it. For the keys
-/// of a time *t*, call `rotate` every `t / (g - 1)`, and plan each of the *g* generations for the most keys that come
-/// between two calls: with more, keys leave early. To begin a generation takes time in proportion to its size, because
-/// its filter is cleared. By number alone, with *g* generations of *n* keys, the filter contains a key for
-/// at least the next `(g - 1) * n` inserts, and for at most the next `g * n` inserts of new keys, but for false
-/// positives. Two generations take the least time; more make the window more exact.
+/// Keys are forgotten by [`rotate`](Self::rotate) alone: a filter of *g* generations contains a key until the *g*th
+/// call after its insert.
+///
+/// - **The last keys:** call it before an insert when the newest generation [is full](Self::is_full). The filter then
+///   contains the last `(g - 1) * n` keys, for generations of *n*.
+/// - **The keys of a time *t*:** call it every `t / (g - 1)`, and after an idle time once for each period that passed.
+///   Plan a generation for the most keys that come in a period. More keys raise the rate, and none is forgotten early.
+///   The time of the last call is not stored: keep it beside the bytes.
+///
+/// Two generations take the least time to probe; more make the window more exact. A call takes time in proportion to
+/// the size of a generation, because it clears one.
 ///
 /// ```
 /// use sstfilter::layers::{LayeredFilter, RotatingBloom};
@@ -26,6 +31,9 @@ use crate::units::FalsePositiveRate;
 /// let hash = |key: u32| hasher.hash(&key.to_le_bytes());
 /// let mut recent = <RotatingBloom>::new(hasher.identity(), 1_000, 2, rate)?;
 /// for key in 0..10_000 {
+///     if recent.is_full() {
+///         recent.rotate();
+///     }
 ///     recent.insert(hash(key));
 /// }
 /// assert!((9_000..10_000).all(|key| recent.contains(hash(key))));
@@ -61,17 +69,16 @@ impl<P: Part> RotatingBloom<P> {
     }
 
     /// Inserts a key into the newest generation, and returns whether it was in none: `false` for a key that the filter
-    /// already seemed to contain. Begins a new generation if the newest is full.
+    /// already seemed to contain.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let was_older = self.layers.is_older(hash);
-        if self.layers.numbers.inserted >= self.layers.numbers.keys {
-            let is_newest = self.layers.parts.last().is_some_and(|newest| newest.contains(hash));
-            if is_newest {
-                return false;
-            }
-            self.rotate();
-        }
         self.layers.add(hash) && !was_older
+    }
+
+    /// Returns whether the newest generation has as many keys as it is planned for. More keys raise the rate.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.layers.numbers.inserted >= self.layers.numbers.keys
     }
 
     /// Begins a new generation, and forgets the oldest.

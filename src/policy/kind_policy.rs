@@ -184,7 +184,8 @@ impl FixedPolicy {
         Self { rules: Rules { max_keys: keys, ..self.rules }, ..self }
     }
 
-    /// Plans filters of kinds that take keys once they are in use for more keys than a file has. Other kinds ignore it.
+    /// Plans filters of kinds that take keys once they are in use for more keys than a file has. Other kinds, blocked
+    /// Bloom among them, ignore it; sizes of register-blocked Bloom are powers of two, with room by chance.
     ///
     /// ```
     /// use sstfilter::{BitsPerKey, FixedPolicy, Headroom};

@@ -84,6 +84,9 @@ fn rotate<P: Part>(generations: u16, planned: f64) {
         RotatingBloom::<P>::new(HashIdentity::default(), per_generation.into(), generations, rate(planned)).unwrap();
     let window = per_generation as usize * usize::from(generations - 1);
     for (at, &hash) in stream.iter().enumerate() {
+        if filter.is_full() {
+            filter.rotate();
+        }
         filter.insert(hash);
         if at % 1_009 == 0 {
             let recent = &stream[(at + 1).saturating_sub(window)..=at];
@@ -112,7 +115,7 @@ proptest! {
     // promise: no-false-negatives
     #[test]
     fn no_key_of_the_window_is_denied_whatever_comes(
-        generations in 2..5_u16, per_generation in 1..20_u64,
+        generations in 2..5_u16, per_generation in 1..20_u64, is_by_number in any::<bool>(),
         steps in prop::collection::vec(prop_oneof![
             20 => (0..60_u64).prop_map(Step::Insert), 1 => Just(Step::Rotate), 1 => Just(Step::Store),
         ], 0..300),
@@ -120,15 +123,18 @@ proptest! {
         let hasher = KeyHasher::default();
         let mut filter =
             <RotatingBloom>::new(hasher.identity(), per_generation, generations, rate(0.1)).unwrap();
-        // For each key, the inserts and the rotations before its last insert.
-        let mut last: HashMap<u64, (u64, u64)> = HashMap::new();
-        let (mut inserts, mut rotations) = (0, 0);
+        // For each key, the rotations before its last insert.
+        let mut last: HashMap<u64, u64> = HashMap::new();
+        let mut rotations = 0;
         for step in steps {
             match step {
                 Step::Insert(key) => {
+                    if is_by_number && filter.is_full() {
+                        filter.rotate();
+                        rotations += 1;
+                    }
                     filter.insert(KeyHash::mix(key));
-                    inserts += 1;
-                    last.insert(key, (inserts, rotations));
+                    last.insert(key, rotations);
                 }
                 Step::Rotate => {
                     filter.rotate();
@@ -138,11 +144,8 @@ proptest! {
                     filter = RotatingBloom::from_bytes(filter.to_bytes().unwrap(), &hasher).unwrap();
                 }
             }
-            for (&key, &(insert, rotation)) in &last {
-                // The first insert after a key's may begin a generation, and every full one after that.
-                let later = inserts - insert;
-                let full = if later == 0 { 0 } else { 1 + (later - 1) / per_generation };
-                let is_held = full + (rotations - rotation) < u64::from(generations);
+            for (&key, &rotation) in &last {
+                let is_held = rotations - rotation < u64::from(generations);
                 prop_assert!(!is_held || filter.contains(KeyHash::mix(key)));
             }
         }
@@ -282,15 +285,19 @@ fn forged_layers_cause_no_panic_and_no_allocation() {
 }
 
 #[test]
-fn a_generation_that_a_caller_begins_takes_as_many_keys_as_any() {
+fn a_generation_takes_more_keys_than_planned_and_says_that_it_is_full() {
     let mut filter = <RotatingBloom>::new(HashIdentity::default(), 10, 2, rate(1e-9)).unwrap();
-    let keys = keys(6, 20);
-    keys[..9].iter().for_each(|&hash| _ = filter.insert(hash));
+    let keys = keys(6, 40);
+    for hash in &keys[..30] {
+        assert_eq!(filter.is_full(), filter.health().keys >= 10);
+        assert!(filter.insert(*hash));
+    }
+    assert!(filter.health().expected_fpr > 1e-9, "more than planned");
     filter.rotate();
-    keys[9..19].iter().for_each(|&hash| _ = filter.insert(hash));
-    assert!(keys[..19].iter().all(|&hash| filter.contains(hash)));
-    filter.insert(keys[19]);
-    assert!(!keys[..9].iter().any(|&hash| filter.contains(hash)), "the eleventh begins the next");
+    assert!(!filter.is_full() && keys[..30].iter().all(|&hash| filter.contains(hash)));
+    assert!(!filter.insert(keys[0]), "it is in the generation before");
+    filter.rotate();
+    assert!(filter.contains(keys[0]) && !filter.contains(keys[1]), "one came once more");
 }
 
 #[test]

@@ -34,6 +34,9 @@ fn built() -> [Bytes; 3] {
     let mut rotating = RotatingBloom::<RegisterBlockedBloom>::new(hasher.identity(), 100, 3, rate(0.25)).unwrap();
     for hash in hashes(0, 1_000) {
         scalable.insert(hash).unwrap();
+        if rotating.is_full() {
+            rotating.rotate();
+        }
         rotating.insert(hash);
     }
     let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file()));

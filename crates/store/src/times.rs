@@ -135,8 +135,8 @@ impl ProbeTimes {
         (samples > 0).then(|| self.nanoseconds() as f64 / samples as f64)
     }
 
-    /// Returns the smallest bound of a bucket that at least a `share` of the samples do not exceed; `None` without
-    /// samples. A share of 0.99 gives the 99th percentile, rounded up to 1, 3, 7, 15 and so on.
+    /// Returns the smallest bound of a bucket that at least a `share` (0 to 1) of the samples do not exceed; `None`
+    /// without samples. A share of 0.99 gives the 99th percentile, rounded up to 1, 3, 7, 15 and so on.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.samples() as f64).max(1.0);

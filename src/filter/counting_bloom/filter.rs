@@ -137,8 +137,8 @@ impl CountingBloom {
     }
 
     /// Returns how often the key was inserted and not removed, at most: the least of its counters. `Some(0)` means
-    /// certainly absent. `None` means that all of its counters have reached 15 and may have lost count, so there is no
-    /// bound.
+    /// certainly absent. A block that a policy built has counted each key once. `None` means that all of its counters
+    /// have reached 15 and may have lost count, so there is no bound.
     ///
     /// ```
     /// use sstfilter::{BitsPerKey, CountingBloom, HashIdentity, KeyHash};
