@@ -37,16 +37,18 @@ use crate::kernel::dispatch_generic;
 /// The parts of a filter that a query needs in addition to the payload, precomputed when it is opened. Until it is
 /// [laid out](Self::lay_out), it has no layers, and no payload is long enough for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// In this order, most queries read one or two neighbouring lines.
+#[repr(C)]
 pub(crate) struct Filter {
-    /// The bumping layers, then the final one.
-    layers: [Layer; MAX_BUMPING_LAYERS + 1],
+    /// The length that a payload must have: no query reads beyond it.
+    payload_bytes: u64,
     bumping: u8,
     /// The columns of all blocks except the lower ones, 1 to 32.
     upper: u8,
     /// The salt of the final layer.
     salt: u8,
-    /// The length that a payload must have: no query reads beyond it.
-    payload_bytes: u64,
+    /// The bumping layers, then the final one.
+    layers: [Layer; MAX_BUMPING_LAYERS + 1],
 }
 
 impl Default for Filter {
