@@ -140,8 +140,8 @@ pub(crate) fn may_contain<const ARITY: usize>(
 
 /// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`. The payload has all cells.
 ///
-/// Nothing is prefetched: once the cells of 64 keys are computed, so little is left to do for each key that enough loads
-/// are in flight. With prefetches, no size up to 45 MB was faster.
+/// Nothing is prefetched: once the cells of 64 keys are computed, so little is left to do for each key that enough
+/// loads are in flight. With prefetches, no size up to 45 MB was faster.
 pub(crate) fn may_contain_batch<const ARITY: usize>(
     placement: impl VectorPlacement<ARITY>,
     width: impl Width,
@@ -182,6 +182,7 @@ struct Placing<'a, P, const ARITY: usize> {
 
 impl<P: VectorPlacement<ARITY>, const ARITY: usize> Vectorizable for Placing<'_, P, ARITY> {
     #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
     fn run(self) {
         self.placement.place_all(self.hashes, self.placed);
     }

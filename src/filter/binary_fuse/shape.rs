@@ -241,6 +241,7 @@ impl<const ARITY: usize> Placement<ARITY> for FuseCells<ARITY> {
 impl<const ARITY: usize> VectorPlacement<ARITY> for FuseCells<ARITY> {
     /// `range` must be below 2^32.
     #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
     #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place_all(&self, hashes: &[KeyHash], placed: &mut Placed<ARITY>) {
         let mut salted = [0; 64];

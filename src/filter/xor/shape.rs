@@ -170,6 +170,7 @@ impl Placement<3> for XorCells {
 
 impl VectorPlacement<3> for XorCells {
     #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
     #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
     fn place_all(&self, hashes: &[KeyHash], placed: &mut Placed<3>) {
         let mut salted = [0; 64];
