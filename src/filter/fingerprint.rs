@@ -8,7 +8,7 @@ use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement, try_salts};
 use crate::filter::{BuildResult, BuiltPayload, FallbackReason, FilterShape};
 use crate::hash::KeyHash;
-use crate::kernel::prefetch::prefetch;
+use crate::kernel::{Vectorizable, has_vector_products, vectorized};
 
 /// The second 64 bits of the fraction of pi, which are odd; `PI[1]` in FORMAT.md.
 const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
@@ -20,6 +20,19 @@ const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
 #[inline]
 pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
     (salted.wrapping_mul(FINGERPRINT_MULTIPLIER) >> 32) as u32
+}
+
+/// A placement that also computes the cells of many keys at once.
+pub(crate) trait VectorPlacement<const ARITY: usize>: Placement<ARITY> {
+    /// Places up to 64 keys. Each loop computes one number of all keys: in a loop that stores several, the compiler
+    /// sees no vectors. Must be `#[inline(always)]`.
+    fn place_all(&self, hashes: &[KeyHash], placed: &mut Placed<ARITY>);
+}
+
+/// The cells and the fingerprint bits of up to 64 keys.
+pub(crate) struct Placed<const ARITY: usize> {
+    pub(crate) cells: [[usize; 64]; ARITY],
+    pub(crate) bits: [u32; 64],
 }
 
 /// A shape whose filters are built by peeling: the keys are taken off, then their cells are set in reverse order.
@@ -126,56 +139,52 @@ pub(crate) fn may_contain<const ARITY: usize>(
 }
 
 /// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`. The payload has all cells.
-pub(crate) fn may_contain_batch<const ARITY: usize>(
-    placement: impl Placement<ARITY>,
-    width: impl Width,
-    payload: &[u8],
-    hashes: &[KeyHash],
-    matches: &mut [u64],
-) {
-    // The nearer caches hold a smaller payload, and prefetches would only cost time.
-    if payload.len() > PROBE_PREFETCH_BYTES {
-        answers_by_chunk(placement, width, payload, hashes, matches);
-    } else {
-        answers(hashes, matches, |hash| agrees(width, payload, placement.place(hash.get())));
-    }
-}
-
-#[inline]
-fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], (cells, bits): ([usize; ARITY], u32)) -> bool {
-    // The payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch here.
-    let read = |cell| width.read(payload, cell).unwrap_or_default();
-    width.is_zero(cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell)))
-}
-
-/// Answers for a payload larger than the nearer caches: computes and prefetches the cells of 64 keys while reading the
-/// cells of the previous 64.
 ///
-/// The cells are stored between the two passes; `batch::answers_ahead` would compute all three or four of them twice.
-fn answers_by_chunk<const ARITY: usize>(
-    placement: impl Placement<ARITY>,
+/// Nothing is prefetched: once the cells of 64 keys are computed, so little is left to do for each key that enough
+/// loads are in flight. With prefetches, no size up to 45 MB was faster.
+pub(crate) fn may_contain_batch<const ARITY: usize>(
+    placement: impl VectorPlacement<ARITY>,
     width: impl Width,
     payload: &[u8],
     hashes: &[KeyHash],
     matches: &mut [u64],
 ) {
-    let place = |chunk: &[KeyHash], placed: &mut [([usize; ARITY], u32); 64]| {
-        for (&hash, place) in chunk.iter().zip(placed) {
-            *place = placement.place(hash.get());
-            place.0.iter().for_each(|&cell| prefetch(payload.as_ptr().wrapping_add(width.byte(cell))));
-        }
-    };
-    let (mut here, mut ahead) = ([([0; ARITY], 0); 64], [([0; ARITY], 0); 64]);
-    let mut upcoming = hashes.chunks(64);
-    if let Some(first) = upcoming.next() {
-        place(first, &mut here);
+    // The payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch here.
+    let add = |sum, cell| sum ^ width.read(payload, cell).unwrap_or_default();
+    // Without vectors, computing the cells apart pays only if it lets more loads miss the nearer caches at once.
+    if payload.len() <= PROBE_PREFETCH_BYTES && !has_vector_products() {
+        return answers(hashes, matches, |hash| {
+            let (cells, bits) = placement.place(hash.get());
+            width.is_zero(cells.into_iter().fold(width.fingerprint(bits), add))
+        });
     }
+    let mut placed = Placed { cells: [[0; 64]; ARITY], bits: [0; 64] };
     for (chunk, word) in hashes.chunks(64).zip(matches) {
-        if let Some(next) = upcoming.next() {
-            place(next, &mut ahead);
-        }
-        *word = word_of(here.iter().take(chunk.len()).map(|&placed| agrees(width, payload, placed)));
-        core::mem::swap(&mut here, &mut ahead);
+        vectorized(Placing { placement, hashes: chunk, placed: &mut placed });
+        let holds = |key: usize| {
+            let cells = placed.cells.iter().map(|cells| cells[key]);
+            width.is_zero(cells.fold(width.fingerprint(placed.bits[key]), add))
+        };
+        *word = match chunk.len() {
+            // Loops of fixed length, which the compiler unrolls.
+            64 => (0..8).fold(0, |word, byte| word | word_of((0..8).map(|key| holds(8 * byte + key))) << (8 * byte)),
+            count => word_of((0..count.min(64)).map(holds)),
+        };
+    }
+}
+
+/// The placing of up to 64 keys.
+struct Placing<'a, P, const ARITY: usize> {
+    placement: P,
+    hashes: &'a [KeyHash],
+    placed: &'a mut Placed<ARITY>,
+}
+
+impl<P: VectorPlacement<ARITY>, const ARITY: usize> Vectorizable for Placing<'_, P, ARITY> {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
+    fn run(self) {
+        self.placement.place_all(self.hashes, self.placed);
     }
 }
 
@@ -285,6 +294,8 @@ impl<const WINDOW: usize> Width for Packed<WINDOW> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::binary_fuse::{FuseShape, shape::FuseArity};
+    use crate::simd::for_each_set;
 
     /// Writes every cell once and reads it back, next to neighbours of other values.
     fn round_trip(width: impl Width, bits: u8) {
@@ -297,6 +308,35 @@ mod tests {
             assert!(!width.is_zero(read ^ value(cell) ^ 1 << (bits - 1)), "cell {cell} of {bits} bits");
         }
         assert_eq!(width.read(&payload, 9_000), None);
+    }
+
+    fn places_many_keys_as_one<const ARITY: usize>(placement: impl VectorPlacement<ARITY>) {
+        let hashes: Vec<KeyHash> =
+            (0..60).map(KeyHash::mix).chain([0, 1, u64::MAX].map(KeyHash::from_well_mixed)).collect();
+        for_each_set(|set| {
+            for hashes in [&hashes[..1], &hashes[..], &[&hashes[..], &hashes[..]].concat()] {
+                let mut placed = Placed { cells: [[0; 64]; ARITY], bits: [0; 64] };
+                vectorized(Placing { placement, hashes, placed: &mut placed });
+                for (key, hash) in hashes.iter().take(64).enumerate() {
+                    assert_eq!(
+                        (placed.cells.map(|cells| cells[key]), placed.bits[key]),
+                        placement.place(hash.get()),
+                        "{set}"
+                    );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn many_keys_are_placed_as_one_by_every_set() {
+        for salt in [0, 1, 15] {
+            let fuse = |arity| FuseShape::new(arity, 8, 18, 16_381).unwrap().with_salt(salt);
+            places_many_keys_as_one(fuse(FuseArity::Three).placement::<3>());
+            places_many_keys_as_one(fuse(FuseArity::Four).placement::<4>());
+            #[cfg(feature = "xor")]
+            places_many_keys_as_one(crate::filter::XorShape::new(8, u32::MAX).with_salt(salt).placement());
+        }
     }
 
     #[test]

@@ -174,6 +174,9 @@ impl AnyShape {
 /// which needs no call (no faster).
 pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 
+/// A [`SingleProbe`] with the instructions of a set, which the CPU must support.
+type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
+
 /// The shape of an open filter, with everything that a probe of a single key needs precomputed.
 #[derive(Clone)]
 #[repr(C)]
@@ -188,9 +191,10 @@ pub(crate) struct OpenShape {
 
 impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
-        // These kinds have single probes that are compiled for their usual parameters.
+        // These kinds have single probes that are compiled for their usual parameters, or for each instruction set.
         let own_probe = match &any {
             AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
+            AnyShape::Ribbon(_) => Some(ribbon::single_probe()),
             #[cfg(feature = "xor")]
             AnyShape::Xor(shape) => shape.single_probe(),
             AnyShape::BinaryFuse(shape) => shape.single_probe(),

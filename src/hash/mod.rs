@@ -125,6 +125,14 @@ pub(crate) const fn map_to_range(hash: u64, range: u64) -> u64 {
     ((hash as u128 * range as u128) >> 64) as u64
 }
 
+/// Like [`map_to_range`], for a range below 2^32, with multiplications of 32 bits: vectors have no 128-bit product.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
+pub(crate) const fn map_to_small_range(hash: u64, range: u64) -> u64 {
+    let range = range & 0xffff_ffff;
+    ((hash >> 32) * range + (((hash & 0xffff_ffff) * range) >> 32)) >> 32
+}
+
 /// The function that computed the hashes of a filter block; four bits of its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

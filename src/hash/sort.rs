@@ -16,6 +16,10 @@ const SMALL: usize = 128;
 /// of their bins stay in the first- and second-level caches during the second pass.
 const WINDOW_HASHES_LOG2: u32 = 12;
 
+/// log2, rounded down, of the maximum number of hashes in a single window. With two or three windows, each hash would
+/// wait for the count that the one before it has changed.
+const MAX_ONE_WINDOW_LOG2: u32 = 13;
+
 /// log2 of the maximum number of windows. Each window is a stream of writes to its own page. More than 4,096 streams
 /// exceed the TLB, and every store would wait for a page walk. Larger inputs get larger windows instead.
 const MAX_WINDOWS_LOG2: u32 = 12;
@@ -62,7 +66,9 @@ impl SortScratch {
         let affordable = usize::try_from(left / SORT_THREAD_BYTES).unwrap_or(usize::MAX).saturating_add(1);
         let threads = worthwhile(self.threads.min(affordable), hashes.len() as u64);
         self.runs.resize_with(threads, Vec::new);
-        Some(hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2))
+        let log2 = hashes.len().max(1).ilog2();
+        let is_one_window = log2 <= MAX_ONE_WINDOW_LOG2;
+        Some(if is_one_window { 0 } else { (log2 - WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2) })
     }
 
     /// Copies `hashes` to the reserved memory, grouped by window within each run.
@@ -72,7 +78,12 @@ impl SortScratch {
         let run_hashes = hashes.len().div_ceil(threads);
         let runs = hashes.chunks(run_hashes).zip(self.spare.chunks_mut(run_hashes)).zip(&mut self.runs).collect();
         share(threads, runs, &mut (), |(), ((source, target), ends): ((&[KeyHash], &mut [KeyHash]), _)| {
-            scatter(&[source], target, 0..windows_log2, ends);
+            if windows_log2 > 0 {
+                return scatter(&[source], target, 0..windows_log2, ends);
+            }
+            target.copy_from_slice(source);
+            ends.clear();
+            ends.extend(u32::try_from(source.len()));
         });
     }
 }
@@ -111,7 +122,8 @@ pub(crate) fn sort_with(hashes: &mut [KeyHash], scratch: &mut SortScratch, max_b
 }
 
 /// Runs only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window have no
-/// order. Returns `false` and changes nothing if a copy would exceed `max_bytes` or cannot be allocated.
+/// order. Up to 16,383 hashes are one window. Returns `false` and changes nothing if a copy would exceed `max_bytes` or
+/// cannot be allocated.
 pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool {
     let Some(windows_log2) = scratch.reserve(hashes, max_bytes) else { return false };
     // A single window is already the result of the first pass.
@@ -159,6 +171,8 @@ fn for_each_window(
 /// Sorts the hashes of a window, whose highest `skipped` bits are equal.
 fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
     let log2 = target.len().next_power_of_two().ilog2();
+    // The counts of 2^13 bins fit the first-level cache; a window of all hashes has at most twice as many.
+    let log2 = if skipped == 0 { log2.min(MAX_ONE_WINDOW_LOG2) } else { log2 };
     scatter(source, target, skipped..skipped + log2, bin_ends);
     let mut moves = 0;
     for at in 1..target.len() {

@@ -19,6 +19,8 @@
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(clippy::inline_always, reason = "a prefetch is one instruction")]
 
+use crate::simd::{self, InstructionSet};
+
 /// Calls the version of a function for the instruction set in use, from a module that has a submodule for each set.
 ///
 /// It costs one relaxed load and a well-predicted jump. Rejected: a table of function pointers (a load and an indirect
@@ -80,5 +82,40 @@ macro_rules! dispatch_generic {
     }};
 }
 pub(crate) use dispatch_generic;
+
+/// Loops over arrays of numbers that the compiler turns into vectors.
+pub(crate) trait Vectorizable {
+    /// Must be `#[inline(always)]`: a function that is called instead would be compiled without the instructions.
+    fn run(self);
+}
+
+/// Returns whether [`vectorized`] work can multiply vectors of 64-bit numbers. NEON multiplies them one by one.
+pub(crate) fn has_vector_products() -> bool {
+    matches!(simd::selected(), InstructionSet::Avx2 | InstructionSet::Avx512)
+}
+
+/// Runs `work`, compiled for the instruction set in use.
+pub(crate) fn vectorized(work: impl Vectorizable) {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    {
+        #[target_feature(enable = "avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn avx512(work: impl Vectorizable) {
+            work.run();
+        }
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn avx2(work: impl Vectorizable) {
+            work.run();
+        }
+        match simd::selected() {
+            // SAFETY: a set is selected, or compiled for, only when the CPU has all of its instructions.
+            InstructionSet::Avx512 => return unsafe { avx512(work) },
+            // SAFETY: as above.
+            InstructionSet::Avx2 => return unsafe { avx2(work) },
+            _ => {}
+        }
+    }
+    // All other targets are compiled for the only set that they have.
+    work.run();
+}
 
 pub(crate) mod prefetch;

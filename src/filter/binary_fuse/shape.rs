@@ -5,11 +5,12 @@ use alloc::string::ToString;
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{
-    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
+    PeeledShape, Placed, VectorPlacement, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
+    with_width,
 };
 use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
-use crate::hash::{KeyHash, SaltStep, map_to_range};
+use crate::hash::{KeyHash, SaltStep, map_to_range, map_to_small_range};
 
 /// The number of cells of each key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,10 +148,13 @@ impl FilterShape for FuseShape {
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        if payload.len() as u64 == self.payload_bytes() {
-            with_cells!(self, may_contain_batch(payload, hashes, matches));
-        } else {
+        if payload.len() as u64 != self.payload_bytes() {
             batch::all_match(hashes, matches);
+        } else if self.cells() > MAX_PEELED_CELLS {
+            // More than we build, and too many for the placement of many keys.
+            batch::answers(hashes, matches, |hash| self.may_contain(payload, hash));
+        } else {
+            with_cells!(self, may_contain_batch(payload, hashes, matches));
         }
     }
 }
@@ -231,6 +235,35 @@ impl<const ARITY: usize> Placement<ARITY> for FuseCells<ARITY> {
             offsets >>= self.log2_segment;
         }
         (cells, fingerprint_bits(salted))
+    }
+}
+
+impl<const ARITY: usize> VectorPlacement<ARITY> for FuseCells<ARITY> {
+    /// `range` must be below 2^32.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
+    fn place_all(&self, hashes: &[KeyHash], placed: &mut Placed<ARITY>) {
+        let mut salted = [0; 64];
+        let salted = &mut salted[..hashes.len().min(64)];
+        for (salted, hash) in salted.iter_mut().zip(hashes) {
+            *salted = hash.salted(self.salt_step);
+        }
+        for (bits, salted) in placed.bits.iter_mut().zip(&*salted) {
+            *bits = fingerprint_bits(*salted);
+        }
+        let Some((firsts, later)) = placed.cells.split_first_mut() else { return };
+        for ((first, hash), salted) in firsts.iter_mut().zip(hashes).zip(&*salted) {
+            *first = map_to_small_range(if self.is_raw { hash.get() } else { *salted }, self.range) as usize;
+        }
+        let (mut segments, mut shift) = (0, 0);
+        for cells in later {
+            segments += self.segment;
+            for ((cell, first), salted) in cells.iter_mut().zip(&*firsts).zip(&*salted) {
+                *cell = (*first + segments as usize) ^ (salted >> shift & (self.segment - 1)) as usize;
+            }
+            shift += self.log2_segment;
+        }
     }
 }
 

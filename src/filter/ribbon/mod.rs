@@ -67,3 +67,4 @@ mod tests;
 
 pub(crate) use kind::RibbonKind;
 pub(crate) use shape::RibbonShape;
+pub(crate) use simd::query::single_probe;

@@ -8,7 +8,7 @@ use super::columns::Columns;
 use super::equation::{WIDTH, starts};
 use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
-use super::simd::query::{self, Filter};
+use super::simd::query::{self, Filter, FilterView};
 use crate::error::BlockError;
 use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, power};
 use crate::hash::KeyHash;
@@ -175,6 +175,12 @@ impl RibbonShape {
 
     pub(in crate::filter) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
         self.copy_into(smaller, payload.as_chunks().0, out.as_chunks_mut().0).is_some()
+    }
+
+    /// Returns the filter with its payload, which begins `data`; `None` if `data` is too short.
+    #[inline]
+    pub(super) fn view<'a>(&'a self, data: &'a [u8]) -> Option<FilterView<'a>> {
+        self.filter.view(data)
     }
 
     pub(super) fn layers(&self) -> &[Layer] {

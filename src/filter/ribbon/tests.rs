@@ -9,7 +9,7 @@ use super::equation::{
 use super::layer::Layer;
 use super::section::{section_bytes, solve_section, split_into_sections};
 use super::shape::RibbonShape;
-use crate::filter::{BuiltPayload, FilterShape};
+use crate::filter::{AnyShape, BuiltPayload, FilterShape, OpenShape};
 use crate::hash::{KeyHash, KeyHasher, mix64};
 use crate::simd::for_each_set;
 use crate::vectors::{Value, vectors};
@@ -233,6 +233,11 @@ fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
             let found: u32 = matches.iter().map(|word| word.count_ones()).sum();
             assert_eq!(u64::from(found), keys, "{set}, {upper} columns");
             assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{set}, {keys} keys");
+            let open = OpenShape::new(AnyShape::Ribbon(built.shape));
+            for hash in key_hashes(3_000, 99).into_iter().chain(hashes.iter().copied()) {
+                assert_eq!((open.probe)(payload, hash, &open), built.shape.may_contain(payload, hash), "{set}");
+                assert!((open.probe)(&payload[..payload.len() - 1], hash, &open), "{set}");
+            }
         });
     }
 }

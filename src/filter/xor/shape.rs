@@ -5,11 +5,12 @@ use alloc::string::ToString;
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{
-    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells, with_width,
+    PeeledShape, Placed, VectorPlacement, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
+    with_width,
 };
 use crate::filter::peel::{AttemptError, CellSums, MAX_PEELED_CELLS, PeelOrder, Placement};
 use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe};
-use crate::hash::{KeyHash, SaltStep, map_to_range};
+use crate::hash::{KeyHash, SaltStep, map_to_range, map_to_small_range};
 
 /// The fingerprint widths of xor and xor+ filters: one absent key in 256 is a false positive, or one in 65,536.
 pub(crate) const WIDTHS: [u8; 2] = [8, 16];
@@ -164,6 +165,33 @@ impl Placement<3> for XorCells {
         let first = if self.salt == 0 { hash } else { salted.rotate_left(42) };
         let cell = |block: u64, bits| (block * self.block_cells + map_to_range(bits, self.block_cells)) as usize;
         ([cell(0, first), cell(1, salted), cell(2, salted.rotate_left(21))], fingerprint_bits(salted))
+    }
+}
+
+impl VectorPlacement<3> for XorCells {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell beyond memory is not found in the payload")]
+    fn place_all(&self, hashes: &[KeyHash], placed: &mut Placed<3>) {
+        let mut salted = [0; 64];
+        let salted = &mut salted[..hashes.len().min(64)];
+        for (salted, hash) in salted.iter_mut().zip(hashes) {
+            *salted = hash.salted(SaltStep::new(self.salt));
+        }
+        let cell = |block: u64, bits| (block * self.block_cells + map_to_small_range(bits, self.block_cells)) as usize;
+        let Placed { cells: [firsts, seconds, thirds], bits } = placed;
+        for ((first, hash), salted) in firsts.iter_mut().zip(hashes).zip(&*salted) {
+            *first = cell(0, if self.salt == 0 { hash.get() } else { salted.rotate_left(42) });
+        }
+        for (second, salted) in seconds.iter_mut().zip(&*salted) {
+            *second = cell(1, *salted);
+        }
+        for (third, salted) in thirds.iter_mut().zip(&*salted) {
+            *third = cell(2, salted.rotate_left(21));
+        }
+        for (bits, salted) in bits.iter_mut().zip(&*salted) {
+            *bits = fingerprint_bits(*salted);
+        }
     }
 }
 

@@ -40,7 +40,7 @@ mod neon;
 mod tests;
 
 pub(crate) use crate::codec::LINE_BYTES;
-use crate::filter::{OpenShape, SingleProbe};
+use crate::filter::{OpenShape, SetProbe, SingleProbe};
 use crate::hash::{KeyHash, map_to_range};
 use crate::kernel::dispatch;
 use crate::kernel::prefetch::prefetch_line;
@@ -197,9 +197,6 @@ pub(crate) fn single_probe(probes: u8) -> SingleProbe {
     // SAFETY: the selected set is one that the CPU supports. Only `unsafe` distinguishes the two types.
     unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
 }
-
-/// A [`SingleProbe`] with the instructions of a set, which the CPU must support.
-type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
 
 /// Sets the key's bits in its line.
 #[cfg(test)]

@@ -6,9 +6,17 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_xor_si256,
 };
 
-use super::driver::{Coefficients, Four, Fours, Kernel, Words};
+use super::driver::{self, Coefficients, Four, Fours, Kernel, Words};
+use crate::filter::OpenShape;
+use crate::hash::KeyHash;
 
 pub(super) struct Avx2;
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn probe(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    // SAFETY: this function has the instructions.
+    unsafe { driver::probe::<Avx2>(data, hash, open) }
+}
 
 impl Kernel for Avx2 {
     #[inline(always)]

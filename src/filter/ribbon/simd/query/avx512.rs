@@ -5,9 +5,17 @@ use core::arch::x86_64::{
     _mm512_test_epi64_mask,
 };
 
-use super::driver::{Coefficients, Kernel, Words};
+use super::driver::{self, Coefficients, Kernel, Words};
+use crate::filter::OpenShape;
+use crate::hash::KeyHash;
 
 pub(super) struct Avx512;
+
+#[target_feature(enable = "avx512dq,avx512vl,avx512vbmi,avx512vpopcntdq,gfni,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn probe(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    // SAFETY: this function has the instructions.
+    unsafe { driver::probe::<Avx512>(data, hash, open) }
+}
 
 /// The truth table of `a ^ (b & c)`, which the ternary operation takes.
 const A_XOR_B_AND_C: i32 = 0x78;

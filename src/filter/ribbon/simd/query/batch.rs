@@ -11,7 +11,7 @@ use crate::filter::batch;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::ribbon::equation::{BUCKET_SLOTS, SMASH, THRESHOLDS, WIDTH, final_layer_hash, starts};
 use crate::filter::ribbon::layer::Layer;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, map_to_small_range};
 use crate::kernel::prefetch::prefetch;
 
 /// Keys whose equations are derived together; also the prefetch distance. Two AVX-512 vectors of keys, and 32 to 48
@@ -222,13 +222,6 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         }
         answers
     }
-}
-
-/// Like `map_to_range`, for a range below 2^32, with multiplications of 32 bits: vectors have no 128-bit product.
-#[inline(always)]
-const fn map_to_small_range(hash: u64, range: u64) -> u64 {
-    let range = range & 0xffff_ffff;
-    ((hash >> 32) * range + (((hash & 0xffff_ffff) * range) >> 32)) >> 32
 }
 
 /// The positions of the bumped keys in a chunk.

@@ -5,6 +5,7 @@ use crate::filter::ribbon::equation::{
     BUCKET_SLOTS, THRESHOLDS, WIDTH, bumping_start, coefficients, final_layer_hash, next_layer_hash, result,
 };
 use crate::filter::ribbon::layer::Layer;
+use crate::filter::{AnyShape, OpenShape};
 use crate::hash::KeyHash;
 
 /// A pointer to the first of several words of a payload.
@@ -96,6 +97,18 @@ pub(super) trait Kernel {
     ///
     /// The CPU must have the set; `next + count` words must be readable.
     unsafe fn agree(words: Words, next: usize, count: usize, coefficients: Coefficients, arranged: u64) -> bool;
+}
+
+/// Probes an open block: a [`SingleProbe`](crate::filter::SingleProbe).
+///
+/// # Safety
+///
+/// The CPU must have the set.
+#[inline(always)]
+pub(super) unsafe fn probe<K: Kernel>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    let AnyShape::Ribbon(shape) = &open.any else { return true };
+    // SAFETY: the caller promises the set.
+    shape.view(data).is_none_or(|view| unsafe { may_contain::<K>(view, hash) })
 }
 
 /// See [`super::may_contain`].

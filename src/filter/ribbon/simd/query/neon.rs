@@ -5,9 +5,17 @@ use core::arch::aarch64::{
     vreinterpretq_u64_u8,
 };
 
-use super::driver::{Coefficients, Four, Fours, Kernel, Words};
+use super::driver::{self, Coefficients, Four, Fours, Kernel, Words};
+use crate::filter::OpenShape;
+use crate::hash::KeyHash;
 
 pub(super) struct Neon;
+
+#[target_feature(enable = "neon")]
+pub(super) fn probe(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    // SAFETY: this function has the instructions.
+    unsafe { driver::probe::<Neon>(data, hash, open) }
+}
 
 impl Kernel for Neon {
     #[inline(always)]

@@ -2,6 +2,7 @@
 
 use super::driver::{self, Coefficients, Fours, Kernel, Words};
 use super::{FilterView, batch};
+use crate::filter::OpenShape;
 use crate::hash::KeyHash;
 
 struct Portable;
@@ -24,6 +25,11 @@ impl Kernel for Portable {
 #[inline(always)]
 fn leave(here: [u8; 8], next: [u8; 8], coefficients: Coefficients) -> u64 {
     (u64::from_le_bytes(here) & coefficients.here) ^ (u64::from_le_bytes(next) & coefficients.next)
+}
+
+pub(super) fn probe(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    // SAFETY: plain Rust runs everywhere.
+    unsafe { driver::probe::<Portable>(data, hash, open) }
 }
 
 // Not inlined, to keep the functions that choose a set small.
