@@ -1,14 +1,13 @@
 //! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
 
-use super::{BuildContext, BuiltFilter, FixedPolicy, kinds};
+use super::{BuildContext, BuiltFilter, FixedPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::kind::Updates;
 use crate::filter::{Kind, KindId};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
-use crate::units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
     let mut builder = FixedPolicy::default().builder(context);
@@ -27,8 +26,13 @@ fn some_policy(entry: &KindEntry) -> FixedPolicy {
     sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
 }
 
+#[cfg(feature = "growing")]
 #[test]
 fn headroom_is_for_the_kinds_that_grow_and_for_no_other() {
+    use super::kinds;
+    use crate::filter::kind::Updates;
+    use crate::units::Headroom;
+
     let headroom = Headroom::percent(50).unwrap();
     for entry in kinds::all() {
         let policy = some_policy(entry);
