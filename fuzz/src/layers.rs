@@ -59,7 +59,7 @@ fn fill(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn keys(input: &mut Unstructured<'_>) -> Result<Vec<KeyHash>> {
-    let (seed, count) = (input.arbitrary::<u8>()?, input.int_in_range(0..=300_u64)?);
+    let (seed, count) = (input.arbitrary::<u8>()?, input.int_in_range(0..=60_u64)?);
     Ok((0..count).map(|index| KeyHash::mix(u64::from(seed) << 8 | index)).collect())
 }
 
