@@ -101,10 +101,10 @@ fn two_threads(criterion: &mut Criterion) {
     });
 }
 
-/// A standard Bloom filter of 10 bits per key, in 0.6 and in 5 MB: one thread with all keys, then two with half of them
-/// each.
+/// A standard Bloom filter of 10 bits per key, in 0.6, 5 and 20 MB: one thread with all keys, then two with half of
+/// them each.
 fn standard(criterion: &mut Criterion) {
-    for sets in [1, 8] {
+    for sets in [1, 8, 32] {
         let [one, other] = [0, sets].map(|first| (first..first + sets).flat_map(hashes).collect::<Vec<_>>());
         let (all, keys) = ([&one[..], &other].concat(), 2 * sets * KEYS);
         let mut group = criterion.benchmark_group(format!("standard bloom for threads, {keys} keys"));

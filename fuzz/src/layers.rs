@@ -38,7 +38,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Loads untrusted bytes. What loads can be used like any other filter.
+/// Loads untrusted bytes. A filter that loads can be used like any other.
 fn load<F: LayeredFilter>(bytes: &[u8], identity: HashIdentity, insert: impl Fn(&mut F, KeyHash) -> bool) {
     let Ok(mut filter) = F::from_bytes(bytes.to_vec(), identity) else { return };
     let last = (0..20).map(KeyHash::mix).filter(|&hash| insert(&mut filter, hash)).last();

@@ -174,9 +174,6 @@ impl AnyShape {
 /// which needs no call (no faster).
 pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 
-/// A [`SingleProbe`] with the instructions of a set, which the CPU must support.
-type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
-
 /// The shape of an open filter, with everything that a probe of a single key needs precomputed.
 #[derive(Clone)]
 #[repr(C)]

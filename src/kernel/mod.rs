@@ -19,6 +19,7 @@
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(clippy::inline_always, reason = "a prefetch is one instruction")]
 
+use crate::hash::KeyHash;
 use crate::simd::{self, InstructionSet};
 
 /// Calls the version of a function for the instruction set in use, from a module that has a submodule for each set.
@@ -82,6 +83,19 @@ macro_rules! dispatch_generic {
     }};
 }
 pub(crate) use dispatch_generic;
+
+/// A probe of a filter of type `F`, compiled for a set.
+pub(crate) type SetProbe<F> = unsafe fn(&[u8], KeyHash, &F) -> bool;
+
+/// Returns the probe as a function that any code may call.
+///
+/// # Safety
+///
+/// The CPU must support the set.
+pub(crate) const unsafe fn for_this_cpu<F>(probe: SetProbe<F>) -> fn(&[u8], KeyHash, &F) -> bool {
+    // SAFETY: the caller promises the set. Only `unsafe` distinguishes the two types.
+    unsafe { core::mem::transmute(probe) }
+}
 
 /// Loops over arrays of numbers that the compiler turns into vectors.
 pub(crate) trait Vectorizable {

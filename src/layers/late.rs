@@ -68,7 +68,7 @@ impl<P: Part> LateKeys<P> {
         let context = context.into();
         let BlockIdentity { hash, file, .. } = context.identity();
         let base = Some(load_base(block.into(), context)?);
-        let numbers = Numbers { role: Role::Late, rate, keys: late_keys.max(1), inserted: 0, generations: 0 };
+        let numbers = Numbers { rate, keys: late_keys.max(1), inserted: 0 };
         let mut layers = Layers { hash, file, base, parts: Vec::new(), numbers };
         layers.push(numbers.keys, rate.get())?;
         Ok(Self { layers })

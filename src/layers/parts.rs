@@ -82,15 +82,12 @@ pub(super) enum Role {
 /// What a container stores besides its blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
-    pub(super) role: Role,
     /// The rate of all growing parts together.
     pub(super) rate: FalsePositiveRate,
     /// Keys for which the first growing part, or each generation, is planned.
     pub(super) keys: u64,
     /// Keys that were new to the newest part.
     pub(super) inserted: u64,
-    /// The number of generations; 0 for other types.
-    pub(super) generations: u16,
 }
 
 /// Filters of one hash.
@@ -167,7 +164,7 @@ impl<P: Part> Layers<P> {
         LayersHealth { keys, parts, bytes, fill_ratio, expected_fpr: 1.0 - absent }
     }
 
-    pub(super) fn to_bytes(&self) -> Result<Bytes, FilterError> {
+    pub(super) fn to_bytes(&self, role: Role) -> Result<Bytes, FilterError> {
         let base = self.base.as_ref().map_or(&[][..], FilterBlock::as_bytes);
         // A bound block has eight bytes more; then the sizes and the trailer.
         let blocks = self.parts.len() as u64 + 1;
@@ -188,13 +185,15 @@ impl<P: Part> Layers<P> {
             bytes.extend_from_slice(&block);
             sizes.push(block.len());
         }
-        let Numbers { role, rate, keys, inserted, generations } = self.numbers;
+        let Numbers { rate, keys, inserted } = self.numbers;
         sizes.iter().for_each(|size| bytes.extend_from_slice(&(*size as u64).to_le_bytes()));
         for number in [rate.get().to_bits(), keys, inserted] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most `MAX_PARTS` and a base")]
-        bytes.extend_from_slice(&(sizes.len() as u16).to_le_bytes());
+        let count = sizes.len() as u16;
+        bytes.extend_from_slice(&count.to_le_bytes());
+        let generations = if role == Role::Rotating { count } else { 0 };
         bytes.extend_from_slice(&generations.to_le_bytes());
         bytes.extend_from_slice(&[role as u8, VERSION]);
         bytes.extend_from_slice(&MAGIC);
@@ -228,7 +227,7 @@ impl<P: Part> Layers<P> {
             BlockError::require(
                 newest.expected_fpr(keys) <= rate * 1.01,
                 "planned keys of layers",
-                "as many as the newest part has room for at its rate",
+                "a number for which the newest part has its planned rate",
                 keys,
             )?;
         }
@@ -308,7 +307,7 @@ impl Numbers {
         let sizes = sizes.filter_map(|size| usize::try_from(size).ok()).collect();
         let keys = fields.u64::<8>();
         BlockError::require(keys > 0, "planned keys of layers", "1 or more", keys)?;
-        Ok((sizes, Self { role, rate, keys, inserted: fields.u64::<16>(), generations }))
+        Ok((sizes, Self { rate, keys, inserted: fields.u64::<16>() }))
     }
 }
 
@@ -336,7 +335,7 @@ pub trait LayeredFilter: HasLayers {
     ///
     /// [`FilterError::NoMemory`] when allocation fails.
     fn to_bytes(&self) -> Result<Bytes, FilterError> {
-        self.layers().to_bytes()
+        self.layers().to_bytes(Self::ROLE)
     }
 
     /// Loads what [`to_bytes`](Self::to_bytes) stored, for more keys. `context` is that of a block: the reader's hash,

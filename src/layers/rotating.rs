@@ -59,7 +59,7 @@ impl<P: Part> RotatingBloom<P> {
         if !(2..=MAX_PARTS).contains(&generations) {
             return Err(ConfigError::out_of_range("generations of a filter", "2 to 64", generations).into());
         }
-        let numbers = Numbers { role: Role::Rotating, rate, keys: keys.max(1), inserted: 0, generations };
+        let numbers = Numbers { rate, keys: keys.max(1), inserted: 0 };
         let mut layers = Layers { hash, file: None, base: None, parts: Vec::new(), numbers };
         // All at once, so that nothing fails later.
         for _ in 0..generations {

@@ -51,7 +51,7 @@ impl<P: Part> ScalableBloom<P> {
     /// [`FilterError::Config`] if a part cannot have so low a rate; [`FilterError::TooLarge`] or
     /// [`FilterError::NoMemory`] if the first part is too large.
     pub fn new(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        let numbers = Numbers { role: Role::Scalable, rate, keys: keys.max(1), inserted: 0, generations: 0 };
+        let numbers = Numbers { rate, keys: keys.max(1), inserted: 0 };
         let mut filter = Self { layers: Layers { hash, file: None, base: None, parts: Vec::new(), numbers } };
         filter.grow()?;
         Ok(filter)

@@ -185,7 +185,7 @@ impl FixedPolicy {
     }
 
     /// Plans filters of kinds that take keys once they are in use for more keys than a file has. Other kinds, blocked
-    /// Bloom among them, ignore it; sizes of register-blocked Bloom are powers of two, with room by chance.
+    /// Bloom among them, ignore it. Register-blocked Bloom rounds up to a power of two in any case.
     ///
     /// ```
     /// use sstfilter::{BitsPerKey, FixedPolicy, Headroom};

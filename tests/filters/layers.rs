@@ -264,7 +264,7 @@ fn stored_layers_that_are_damaged_foreign_or_of_another_type_are_not_taken_up() 
     }
 }
 
-/// Changes fields of the trailer and the sizes, with a checksum that holds. What loads takes a key, and is at most
+/// Changes fields of the trailer and the sizes, with a checksum that holds. A filter that loads takes a key, and is at most
 /// three times as large then: its next part is at most twice the newest, rounded up.
 #[test]
 fn forged_layers_cause_no_panic_and_no_allocation() {

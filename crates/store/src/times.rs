@@ -7,15 +7,15 @@ use std::time::Instant;
 use sstfilter::KeyHash;
 use sstfilter::internal::{StripedCounters, ThreadCounters};
 
-/// Times one in so many calls: probes of a filter, of a set of filters, or of a whole store.
+/// Samples the time of calls: of probes of a filter, of a set of filters, or of a whole store.
 ///
 /// What a `ProbeTimes` covers is up to its owner: keep one per filter, per level or per store, and wrap the probes in
 /// [`time`](Self::time). A probe that is not wrapped costs nothing, and a call that is not sampled about 2 ns. Samples
 /// are random, so that a workload that repeats in a pattern is not sampled in step with it.
 ///
-/// A sample includes the reading of the clock, about 20 ns, less the minimum of what two readings in a row took. This
-/// is too coarse for a single filter in a cache, which takes 2 to 10 ns. Each `ProbeTimes` takes 600 bytes for each
-/// thread that calls it.
+/// Each sample is less by the minimum of what two readings of the clock in a row took; a call that does nothing is
+/// recorded with 8 ns all the same. This is too coarse for a single filter in a cache, which takes 2 to 10 ns. Each
+/// `ProbeTimes` takes 600 bytes for each thread that calls it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -54,7 +54,7 @@ pub struct ProbeTimes {
     object: u64,
     /// Returns nanoseconds.
     clock: fn() -> u64,
-    /// What two readings in a row take.
+    /// The time of two readings in a row.
     reading: u64,
     counters: StripedCounters,
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::params::{ANY_PROBES, BloomParams, planned_by_keys, with_probes};
-use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch};
+use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch, prefetch_cells};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
@@ -113,10 +113,7 @@ impl AtomicBloom {
         let mut coming = hashes.iter().skip(AHEAD);
         with_probes!(params, PROBES => hashes.iter().map(|&hash| {
             if let Some(&coming) = coming.next() {
-                let mut sequence = params.sequence(coming);
-                for _ in 0..params.probes_or::<PROBES>() {
-                    prefetch_to_write(words.as_ptr().wrapping_add(Bit::word_of(sequence.next())));
-                }
+                prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>(), prefetch_to_write);
             }
             u64::from(insert::<PROBES>(params, words, hash))
         }).sum())

@@ -7,6 +7,7 @@ use crate::filter::StreamedPayload;
 use crate::filter::cache::BIT_INSERT_PREFETCH_BYTES;
 use crate::filter::dynamic::InMemory;
 use crate::hash::KeyHash;
+use crate::kernel::prefetch::prefetch;
 
 /// Half of [`KEYS_AHEAD`](crate::filter::cache::KEYS_AHEAD): an insert needs all bits of a key, a probe only the first
 /// few, so both have as many lines in flight.
@@ -52,7 +53,7 @@ fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tel
         // The last `ahead` keys have nothing to prefetch ahead of them.
         let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
         for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
-            prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>());
+            prefetch_cells::<Bit, _>(params, words, coming, params.probes_or::<PROBES>(), prefetch);
             tell(set_bits::<PROBES>(params, words, hash));
         }
         far.iter().for_each(|&hash| tell(set_bits::<PROBES>(params, words, hash)));

@@ -197,7 +197,7 @@ pub(super) fn contains_batch<C: Cell, W: Word>(
 ) {
     let is_near = words.len() * 8 <= PROBE_PREFETCH_BYTES;
     // Prefetches only the first few cells, because the later ones are rarely reached.
-    let prefetch = |hash| prefetch_cells::<C, W>(params, words, hash, params.probes.min(TOGETHER));
+    let prefetch = |hash| prefetch_cells::<C, W>(params, words, hash, params.probes.min(TOGETHER), prefetch);
     with_probes!(params, PROBES => {
         if is_near {
             answers(hashes, matches, |hash| contains::<C, W, PROBES>(params, words, hash));
@@ -232,10 +232,16 @@ fn taken_at<C: Cell, W: Word>(words: &[W], position: u64) -> u64 {
     words.get(C::word_of(position)).map_or(u64::MAX, |word| C::taken(word.value(), position))
 }
 
-/// Prefetches the first `probes` cells of a key.
+/// Prefetches the first `probes` cells of a key, each by `prefetch`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of a loop over keys")]
-pub(super) fn prefetch_cells<C: Cell, W>(params: BloomParams, words: &[W], hash: KeyHash, probes: u8) {
+pub(super) fn prefetch_cells<C: Cell, W>(
+    params: BloomParams,
+    words: &[W],
+    hash: KeyHash,
+    probes: u8,
+    prefetch: impl Fn(*const W),
+) {
     let mut sequence = params.sequence(hash);
     for _ in 0..probes {
         prefetch(words.as_ptr().wrapping_add(C::word_of(sequence.next())));

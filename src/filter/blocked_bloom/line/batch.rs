@@ -68,9 +68,9 @@ macro_rules! functions_of_set {
         }
 
         $(#[$features])?
-        pub(super) fn set_probe(probes: u8) -> SetProbe {
+        pub(super) fn set_probe(probes: u8) -> SetProbe<OpenShape> {
             // Indexed by the number of probes minus one.
-            static SINGLE_PROBES: [SetProbe; 16] = [
+            static SINGLE_PROBES: [SetProbe<OpenShape>; 16] = [
                 may_contain::<1>, may_contain::<2>, may_contain::<3>, may_contain::<4>,
                 may_contain::<5>, may_contain::<6>, may_contain::<7>, may_contain::<8>,
                 may_contain::<9>, may_contain::<10>, may_contain::<11>, may_contain::<12>,

@@ -40,10 +40,10 @@ mod neon;
 mod tests;
 
 pub(crate) use crate::codec::LINE_BYTES;
-use crate::filter::{OpenShape, SetProbe, SingleProbe};
+use crate::filter::{OpenShape, SingleProbe};
 use crate::hash::{KeyHash, map_to_range};
-use crate::kernel::dispatch;
 use crate::kernel::prefetch::prefetch_line;
+use crate::kernel::{SetProbe, dispatch, for_this_cpu};
 use crate::simd;
 
 /// One line, as it lies in a payload.
@@ -194,8 +194,8 @@ impl Lines {
 /// Returns the probe of single keys in a filter with `probes` probes.
 pub(crate) fn single_probe(probes: u8) -> SingleProbe {
     let probe = dispatch!(set_probe(probes));
-    // SAFETY: the selected set is one that the CPU supports. Only `unsafe` distinguishes the two types.
-    unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
+    // SAFETY: the selected set is one that the CPU supports.
+    unsafe { for_this_cpu(probe) }
 }
 
 /// Sets the key's bits in its line.

@@ -31,9 +31,9 @@ use core::marker::PhantomData;
 use crate::filter::ribbon::columns::Columns;
 use crate::filter::ribbon::equation::SMASH;
 use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
-use crate::filter::{SetProbe, SingleProbe};
+use crate::filter::{OpenShape, SingleProbe};
 use crate::hash::KeyHash;
-use crate::kernel::dispatch_generic;
+use crate::kernel::{SetProbe, dispatch_generic, for_this_cpu};
 use crate::simd::{self, InstructionSet};
 
 /// The parts of a filter that a query needs in addition to the payload, precomputed when it is opened. Until it is
@@ -155,7 +155,7 @@ impl<'a> FilterView<'a> {
 ///
 /// Chosen once: matching the kind and the instruction set for each key took a tenth of its time.
 pub(crate) fn single_probe() -> SingleProbe {
-    let probe: SetProbe = match simd::selected() {
+    let probe: SetProbe<OpenShape> = match simd::selected() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
         InstructionSet::Avx512 => avx512::probe,
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
@@ -164,8 +164,8 @@ pub(crate) fn single_probe() -> SingleProbe {
         InstructionSet::Neon => neon::probe,
         _ => portable::probe,
     };
-    // SAFETY: the selected set is one that the CPU supports. Only `unsafe` distinguishes the two types.
-    unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
+    // SAFETY: the selected set is one that the CPU supports.
+    unsafe { for_this_cpu(probe) }
 }
 
 /// Returns whether the key of `hash` may have been added.
