@@ -42,6 +42,8 @@ impl KindId {
     /// Filters for ranges of keys, of the package `sstfilter-range`. [`all`](crate::kind::all) leaves it out, because
     /// it lists kinds that are built from hashes and probed for single keys.
     pub const RANGE: Self = Self(10);
+    /// Line ribbon: Ribbon with all slots of a key in one cache line.
+    pub const LINE_RIBBON: Self = Self(11);
 
     /// Returns the kind's name, as used in reports and option files.
     #[must_use]
@@ -57,6 +59,7 @@ impl KindId {
             Self::XOR_PLUS => "xor+",
             Self::BINARY_FUSE => "binary-fuse",
             Self::RANGE => "range",
+            Self::LINE_RIBBON => "line-ribbon",
             Self(128..) => "user-defined",
             _ => "unknown",
         }

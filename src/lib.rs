@@ -49,6 +49,7 @@
 //! | [xor+](filter::xor_plus) | 9.1 (0.39 %) | 17.8 | fixed |
 //! | [binary fuse](filter::binary_fuse), 3 cells | 7.9 (0.78 %) | 11.3 | fixed |
 //! | [binary fuse](filter::binary_fuse), 4 cells | 7.5 (0.78 %) | 10.7 | fixed |
+//! | [line ribbon](filter::line_ribbon) | 9.3 (0.39 %) | - | fixed |
 //! | information bound | 6.64 | 9.97 | |
 //!
 //! The command `sstfilter advise` ranks the kinds for a workload.
@@ -168,6 +169,7 @@ pub mod kind {
     pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
     pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
     pub use crate::filter::kind::Updates;
+    pub use crate::filter::line_ribbon::kind::LineRibbonKind;
     pub use crate::filter::ribbon::kind::RibbonKind;
     pub use crate::filter::user::UserKind;
     pub use crate::policy::Plan;

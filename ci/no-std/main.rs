@@ -80,6 +80,8 @@ fn check_golden_blocks() {
         (FixedPolicy::ribbon(one_in_a_thousand), 20_000, golden!("ribbon-20000-keys-01-percent")),
         (FixedPolicy::ribbon(one_percent), 200, golden!("ribbon-fallen-back-to-bloom")),
         (FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)), 1_000, golden!("fuse-1000-keys-3-cells-8-bits")),
+        (FixedPolicy::line_ribbon(BitsPerKey::new(9.4).unwrap()), 3_000, golden!("line-ribbon-3000-keys-load-90")),
+        (FixedPolicy::line_ribbon(BitsPerKey::new(8.6).unwrap()), 4_000, golden!("line-ribbon-4000-keys-load-105")),
         (FixedPolicy::xor(Sizing::FingerprintBits(8)), 500, golden!("xor-500-keys")),
         (FixedPolicy::xor_plus(Sizing::FingerprintBits(8)), 1_200, golden!("xor-plus-1200-keys")),
     ];

@@ -81,6 +81,7 @@ const WORDS: &[&str] = &[
     "ribbon",
     "standard-bloom",
     "binary-fuse",
+    "line-ribbon",
     "xor",
     "xor+",
     "insert",

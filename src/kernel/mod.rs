@@ -1,10 +1,10 @@
 //! The parts that all vector kernels share: the choice of an instruction set, and prefetching.
 //!
-//! A kernel lives with its kind, in `filter/blocked_bloom/line` and `filter/ribbon/simd`. It works on plain slices, and
-//! knows the bits of a payload but nothing of blocks, policies or files. It has one version per instruction set.
-//! `portable` is plain Rust, and the other versions are tested against it: all return the same answers and write the
-//! same bytes. The caller chooses the version once per call, never inside a loop; for single probes, once when a block
-//! is opened.
+//! A kernel lives with its kind, in `filter/blocked_bloom/line`, `filter/ribbon/simd` and `filter/line_ribbon/simd`. It
+//! works on plain slices, and knows the bits of a payload but nothing of blocks, policies or files. It has one version
+//! per instruction set. `portable` is plain Rust, and the other versions are tested against it: all return the same
+//! answers and write the same bytes. The caller chooses the version once per call, never inside a loop; for single
+//! probes, once when a block is opened.
 //!
 //! If the crate is compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. If it is
 //! compiled for AVX2, single probes of blocked Bloom filters use AVX2 and are inlined; all other kernels are still
@@ -13,8 +13,8 @@
 //! Targets without vectors have only the portable version: operating systems' own code is compiled without SSE and
 //! NEON.
 //!
-//! `unsafe` is allowed only here and in those two folders: for instructions that not every CPU has, and for loads and
-//! stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
+//! `unsafe` is allowed only here and in those three folders: for instructions that not every CPU has, and for loads and
+//! stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all four places.
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(clippy::inline_always, reason = "a prefetch is one instruction")]

@@ -9,7 +9,9 @@ use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterShape, Kind, KindId, RibbonKind};
+use crate::filter::{
+    BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterShape, Kind, KindId, LineRibbonKind, RibbonKind,
+};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 #[cfg(feature = "xor")]
@@ -71,6 +73,7 @@ pub(super) enum AnyKind {
     #[cfg(feature = "xor")]
     XorPlus(XorPlusKind),
     BinaryFuse(BinaryFuseKind),
+    LineRibbon(LineRibbonKind),
     User(GuardedKind),
 }
 
@@ -93,6 +96,7 @@ macro_rules! each_kind {
             #[cfg(feature = "xor")]
             AnyKind::XorPlus($kind) => $call,
             AnyKind::BinaryFuse($kind) => $call,
+            AnyKind::LineRibbon($kind) => $call,
             AnyKind::User($kind) => $call,
         }
     };
@@ -145,6 +149,16 @@ impl FixedPolicy {
         BinaryFuseKind::new(3, sizing).map(Self::from)
     }
 
+    /// Filters of the kind `line-ribbon`, of a size or of a rate from 2^-8 on, with the rate 2^-8: Ribbon with one
+    /// cache line for each key. [`LineRibbonKind`] chooses between speed and size by its load.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn line_ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        LineRibbonKind::configure(sizing).map(Self::from)
+    }
+
     /// Filters of a user-defined kind. Each is [self-checked](Self::with_self_check) by default.
     ///
     /// # Errors
@@ -174,7 +188,7 @@ impl FixedPolicy {
     }
 
     /// Sets the minimum number of keys for the kind; smaller files get a blocked Bloom filter. The default is 1,024 for
-    /// Ribbon and 0 for all others.
+    /// Ribbon, 3,000 for line ribbon and 0 for all others.
     pub fn with_min_keys(self, keys: u64) -> Self {
         Self { rules: Rules { min_keys: keys, ..self.rules }, ..self }
     }
@@ -337,6 +351,12 @@ impl From<RibbonKind> for FixedPolicy {
 impl From<BinaryFuseKind> for FixedPolicy {
     fn from(kind: BinaryFuseKind) -> Self {
         Self::new(AnyKind::BinaryFuse(kind))
+    }
+}
+
+impl From<LineRibbonKind> for FixedPolicy {
+    fn from(kind: LineRibbonKind) -> Self {
+        Self::new(AnyKind::LineRibbon(kind))
     }
 }
 

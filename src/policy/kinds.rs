@@ -1,7 +1,7 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, Kind, KindId, RibbonKind, Updates};
+use crate::filter::{BinaryFuseKind, BlockedBloomKind, Kind, KindId, LineRibbonKind, RibbonKind, Updates};
 #[cfg(feature = "growing")]
 use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
 #[cfg(feature = "xor")]
@@ -50,6 +50,7 @@ static ALL: &[KindEntry] = &[
         name: "binary-fuse-4",
         ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(FixedPolicy::from))
     },
+    KindEntry::of::<LineRibbonKind>(FixedPolicy::line_ribbon),
 ];
 
 /// Returns all kinds of the library and their variants, in the order of their numbers. The kinds of the features

@@ -30,6 +30,7 @@ fn policies() -> Vec<Box<dyn FilterPolicy>> {
         Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
         Box::new(common::ribbon(0.01)),
         Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
+        Box::new(FixedPolicy::line_ribbon(Sizing::FingerprintBits(8)).unwrap().with_min_keys(0)),
     ];
     policies.extend(common::xor_policies().into_iter().map(|policy| Box::new(policy) as Box<dyn FilterPolicy>));
     policies

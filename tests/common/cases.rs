@@ -97,6 +97,10 @@ const fn xor_plus(name: &'static str, bits: u8, keys: u32) -> BlockCase {
     block(name, Policy::of_fingerprints("xor+", "xor+", bits), Hash::Default, keys)
 }
 
+const fn line_ribbon(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
+    block(name, Policy::line_ribbon(bits_per_key, 0), Hash::Default, keys)
+}
+
 /// All the filter blocks.
 pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
@@ -148,6 +152,12 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     xor_plus("xor-plus-one-key", 16, 1),
     xor_plus("xor-plus-1200-keys", 8, 1_200),
     xor_plus("xor-plus-300-keys-16-bits", 16, 300),
+    line_ribbon("line-ribbon-no-keys", 9.4, 0),
+    line_ribbon("line-ribbon-one-key", 9.4, 1),
+    line_ribbon("line-ribbon-3000-keys-load-90", 9.4, 3_000),
+    line_ribbon("line-ribbon-5000-keys-load-100", 8.8, 5_000),
+    line_ribbon("line-ribbon-4000-keys-load-105", 8.6, 4_000),
+    block("line-ribbon-fallen-back-to-bloom", Policy::line_ribbon(9.4, 3_000), Hash::Default, 200),
     bound(bloom("bloom-bound-to-file-7", 10.0, 100), 7),
     bound(fuse_3("fuse-bound-to-file-8", 8, 100), 8),
     bound(BlockCase { parts: three_parts, ..bloom("bloom-three-parts-bound-to-file-10", 10.0, 300) }, 10),

@@ -158,6 +158,11 @@ impl Policy {
         Self { min_keys, ..Self::new("ribbon", "ribbon", Size::Rate(rate)) }
     }
 
+    /// Line ribbon filters of a size, which stands for a load.
+    pub(crate) const fn line_ribbon(bits_per_key: f64, min_keys: u64) -> Self {
+        Self { min_keys, ..Self::new("line-ribbon", "line ribbon", Size::BitsPerKey(bits_per_key)) }
+    }
+
     pub(crate) fn make(self) -> FixedPolicy {
         let sizing = match self.size {
             Size::BitsPerKey(bits) => BitsPerKey::new(bits).unwrap().into(),
@@ -170,6 +175,7 @@ impl Policy {
     pub(crate) fn describe(self) -> String {
         let Self { label, min_keys, .. } = self;
         match self.size {
+            Size::BitsPerKey(bits) if min_keys > 0 => format!("{label}, {bits} bits per key, from {min_keys} keys on"),
             Size::BitsPerKey(bits) => format!("{label}, {bits} bits per key"),
             Size::Rate(rate) => format!("{label}, false positive rate {rate}, from {min_keys} keys on"),
             Size::FingerprintBits(bits) if self.kind.starts_with("xor") => format!("{label}, {bits} bits"),

@@ -11,6 +11,7 @@ mod cuckoo;
 mod fuse;
 mod hostile_keys;
 mod layers;
+mod line_ribbon;
 mod published_figures;
 mod rates;
 mod register_blocked_bloom;

@@ -9,7 +9,7 @@ use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};
 use sstfilter::filter::blocked_bloom;
 use sstfilter::kind::Plan;
-use sstfilter::kind::{BinaryFuseKind, KindEntry};
+use sstfilter::kind::{BinaryFuseKind, KindEntry, LineRibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
     DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterPolicy, FixedPolicy,
@@ -70,6 +70,10 @@ fn fuse(bits: u8, arity: u8) -> FixedPolicy {
     FixedPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
+fn line_ribbon(load: u8) -> FixedPolicy {
+    FixedPolicy::from(LineRibbonKind::of_load(load).unwrap())
+}
+
 fn xor(layout: &'static str, width: u8) -> FixedPolicy {
     KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(width)).unwrap()
 }
@@ -101,6 +105,10 @@ fn the_size_of_every_policy_grows_with_its_keys_until_it_is_refused() {
     for probability in [0.5, 0.01, 1.0 / 65_536.0, 2.4e-10] {
         let ribbon = FixedPolicy::ribbon(rate(probability)).unwrap();
         assert_grows("ribbon", 1, |keys| ribbon.block_bytes(keys));
+    }
+    for load in [90, 100, 105] {
+        assert_grows("line ribbon", 1, |keys| line_ribbon(load).block_bytes(keys));
+        assert_grows("line ribbon", 0, |keys| line_ribbon(load).with_min_keys(0).block_bytes(keys));
     }
     for (bits, arity) in fuse_variants() {
         assert_grows("binary fuse", 0, |keys| fuse(bits, arity).block_bytes(keys));
@@ -220,6 +228,8 @@ fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
         Box::new(common::ribbon(0.01)),
         Box::new(FixedPolicy::ribbon(BitsPerKey::TEN).unwrap()),
         Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
+        Box::new(line_ribbon(90)),
+        Box::new(line_ribbon(105)),
     ];
     for bits in [4, 8, 11, 16, 17, 26, 31, 32] {
         policies.push(Box::new(fuse(bits, 3)));

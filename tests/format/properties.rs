@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::common;
 use crate::common::random::Random;
 use proptest::prelude::*;
-use sstfilter::kind::BinaryFuseKind;
+use sstfilter::kind::{BinaryFuseKind, LineRibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterPolicy, FilterSet, Filters, FixedPolicy,
     KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
@@ -40,6 +40,12 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
             let kind = BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap();
             Arc::new(FixedPolicy::from(kind)) as Arc<dyn FilterPolicy>
         }),
+        (prop::sample::select(vec![90, 100, 105]), prop::sample::select(vec![0, 3_000])).prop_map(
+            |(load, min_keys)| {
+                let kind = LineRibbonKind::of_load(load).unwrap();
+                Arc::new(FixedPolicy::from(kind).with_min_keys(min_keys)) as Arc<dyn FilterPolicy>
+            }
+        ),
     ]
 }
 

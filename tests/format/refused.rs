@@ -126,6 +126,7 @@ const COUNTING: &str = "counting-bloom";
 const REGISTER: &str = "register-blocked-bloom";
 const CUCKOO: &str = "cuckoo";
 const XOR: &str = "xor";
+const LINE: &str = "line-ribbon";
 
 /// Gives a block a parts word of these bytes, after as many domain tags as it says.
 fn with_parts(parts: &mut Parts, word: [u8; 4]) {
@@ -171,7 +172,7 @@ const CASES: &[Case] = &[
     case(BLOOM, "step 5", "one byte before the payload", |b| b.payload.insert(0, 0), Length(100, 101)),
     case(BLOOM, "rule 8", "a partition (flag bit 5), as a filter of its own", |b| b.trailer[25] |= 0x20, Partition),
     unknown("step 6", "kind 0", |b| b.trailer[21] = 0, UnknownKind(0)),
-    unknown("step 6", "kind 11, reserved", |b| b.trailer[21] = 11, UnknownKind(11)),
+    unknown("step 6", "kind 12, reserved", |b| b.trailer[21] = 12, UnknownKind(12)),
     unknown("step 6", "kind 127, reserved", |b| b.trailer[21] = 127, UnknownKind(127)),
     unknown("step 6", "kind 128, a user's", |b| b.trailer[21] = 128, UnknownKind(128)),
     unknown("step 6", "kind 255, a user's", |b| b.trailer[21] = 255, UnknownKind(255)),
@@ -229,6 +230,16 @@ const CASES: &[Case] = &[
     check(CUCKOO, "more keys than slots", all_keys, Field("keys", (1 << 40) - 1)),
     check(XOR, "w 12", |b| b.params[0] = 12, Field("fingerprint bits", 12)),
     check(XOR, "0 cells in a block", |b| b.params[1] = 0, Field("cells of a block", 0)),
+
+    check(LINE, "no parameter word", |b| b.params.clear(), Field("line ribbon layers", 0)),
+    check(LINE, "one parameter word, no bumping layer", |b| b.params.truncate(1), Field("line ribbon layers", 1)),
+    check(LINE, "eight parameter words", |b| b.params.extend([1; 5]), Field("line ribbon layers", 8)),
+    check(LINE, "a bumping layer of 0 lines", |b| b.params[1] = 0, Field("line ribbon layers", 3)),
+    check(LINE, "a final layer of 0 lines", |b| b.params[2] = 0, Field("line ribbon layers", 3)),
+    check(LINE, "one payload word too few", |b| b.payload.truncate(192), Field("payload bytes", 192)),
+    check(LINE, "one payload word too many", |b| b.payload.extend([0; 8]), Field("payload bytes", 208)),
+    check(LINE, "four lines in the payload of three", |b| b.params[0] = 2, Field("payload bytes", 200)),
+    check(LINE, "4294967295 lines in each layer", |b| b.params.fill(u32::MAX), Field("payload bytes", 200)),
 ];
 
 fn file() -> String {
@@ -295,7 +306,7 @@ fn the_blocks_are_accepted_without_the_change_and_under_harmless_ones() {
         // Informative, and any value.
         |parts| parts.trailer[22] = 200,
     ];
-    for (from, change) in [BLOOM, RIBBON, FUSE, STANDARD, COUNTING, REGISTER, CUCKOO, XOR]
+    for (from, change) in [BLOOM, RIBBON, FUSE, STANDARD, COUNTING, REGISTER, CUCKOO, XOR, LINE]
         .into_iter()
         .flat_map(|from| harmless.map(|change| (from, change)))
     {

@@ -17,6 +17,7 @@ const SHRUNK: &[(&str, usize, u32)] = &[
     ("ribbon-20000-keys-01-percent", 23, 0xfd2f_7dbd),
     ("ribbon-32-columns", 45, 0x5f98_0b89),
     ("ribbon-fallen-back-to-bloom", 12, 0x0f15_edb6),
+    ("line-ribbon-fallen-back-to-bloom", 12, 0xaac0_7043),
     ("bloom-bound-to-file-7", 6, 0xccbb_41e8),
     ("bloom-three-parts-bound-to-file-10", 14, 0xddf9_2b31),
     ("bloom-prefixes-alone", 6, 0x1479_5435),

@@ -19,12 +19,13 @@ use crate::common::golden::hex;
 use crate::common::vectors::{Value, vectors};
 
 /// The files of kinds whose filters are built at once, and their kinds. Vectors of xor+ name their kind.
-const BUILT_AT_ONCE: [(&str, &str); 5] = [
+const BUILT_AT_ONCE: [(&str, &str); 6] = [
     ("blocked-bloom", "bloom"),
     ("ribbon", "ribbon"),
     ("standard-bloom", "standard-bloom"),
     ("xor", "xor"),
     ("binary-fuse", "binary-fuse"),
+    ("line-ribbon", "line-ribbon"),
 ];
 
 fn hashes_of(keys: &[Vec<u8>]) -> Vec<KeyHash> {
@@ -97,7 +98,9 @@ fn check_digest(vector: &Value, block: &[u8]) {
         KindId::STANDARD_BLOOM | KindId::COUNTING_BLOOM => {
             assert_eq!(words[1], vector.number("probes") << 8, "{vector}");
         }
-        KindId::XOR | KindId::XOR_PLUS => assert_eq!(words, vector.numbers("parameter_words"), "{vector}"),
+        KindId::XOR | KindId::XOR_PLUS | KindId::LINE_RIBBON => {
+            assert_eq!(words, vector.numbers("parameter_words"), "{vector}");
+        }
         KindId::BINARY_FUSE => {
             let [bits, arity, segment] =
                 ["fingerprint_bits", "arity", "segment_length"].map(|name| vector.number(name));

@@ -46,7 +46,8 @@ fn each_thread_takes_no_more_than_the_plan_says() {
     let _alone = alone();
     let (keys, threads) = (1_000_000_u64, 4);
     let hashes: Vec<KeyHash> = (0..keys).map(KeyHash::mix).collect();
-    for kind in [FixedPolicy::ribbon, FixedPolicy::xor, FixedPolicy::xor_plus, FixedPolicy::binary_fuse] {
+    let kinds = [FixedPolicy::ribbon, FixedPolicy::xor, FixedPolicy::xor_plus, FixedPolicy::binary_fuse];
+    for kind in kinds.into_iter().chain([FixedPolicy::line_ribbon as fn(_) -> _]) {
         let policy = kind(Sizing::FingerprintBits(8)).unwrap();
         let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_threads(threads));
         builder.add_hashes(&hashes);
@@ -106,6 +107,7 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
         (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Compaction, false),
         (Box::new(FixedPolicy::ribbon(rate).unwrap()), Flush, false),
         (Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), Flush, false),
+        (Box::new(FixedPolicy::line_ribbon(Sizing::FingerprintBits(8)).unwrap()), Flush, false),
         (xor("xor"), Flush, false),
         (xor("xor+"), Flush, false),
     ]

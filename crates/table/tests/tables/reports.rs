@@ -39,6 +39,7 @@ fn every_kind_has_the_number_and_the_name_that_the_format_gives_it() {
         (KindId::XOR, "xor"),
         (KindId::XOR_PLUS, "xor+"),
         (KindId::BINARY_FUSE, "binary-fuse"),
+        (KindId::LINE_RIBBON, "line-ribbon"),
     ];
     for (kind, name) in kinds {
         assert_eq!((kind.name(), kind.to_string().as_str()), (name, name));
@@ -280,13 +281,14 @@ fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
     let asked = 1.0 / 256.0;
     let rate = FalsePositiveRate::new(asked).unwrap();
     let xor = |layout| Box::new(KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(8)).unwrap());
-    let policies: [(Box<dyn FilterPolicy>, KindId); 6] = [
+    let policies: [(Box<dyn FilterPolicy>, KindId); 7] = [
         (Box::new(FixedPolicy::bloom(rate).unwrap()), KindId::BLOCKED_BLOOM),
         (Box::new(FixedPolicy::standard_bloom(rate).unwrap()), KindId::STANDARD_BLOOM),
         (Box::new(FixedPolicy::ribbon(rate).unwrap()), KindId::RIBBON),
         (xor("xor"), KindId::XOR),
         (xor("xor+"), KindId::XOR_PLUS),
         (Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), KindId::BINARY_FUSE),
+        (Box::new(FixedPolicy::line_ribbon(rate).unwrap()), KindId::LINE_RIBBON),
     ];
     for (policy, kind) in policies {
         let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();

@@ -169,8 +169,18 @@ impl Lines {
         Self { count, bytes: bytes.unwrap_or(usize::MAX) }
     }
 
+    /// Describes `count` lines among others that end at the offset `end`.
+    pub(crate) fn among(count: u64, end: u64) -> Self {
+        Self { count, bytes: usize::try_from(end).unwrap_or(usize::MAX) }
+    }
+
     pub(crate) fn count(self) -> u64 {
         self.count
+    }
+
+    /// Returns the offset where all lines end.
+    pub(crate) fn end(self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn bytes(self) -> u64 {

@@ -29,6 +29,7 @@ fn recipes() -> Vec<(Recipe, u32)> {
         (of_fingerprints("xor", 8), 90),
         (of_fingerprints("xor+", 8), 90),
         (of_fingerprints("binary-fuse", 8), 90),
+        (of_fingerprints("line-ribbon", 8), 200),
         (of_fingerprints("binary-fuse-4", 7), 200),
     ]
 }

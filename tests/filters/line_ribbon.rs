@@ -1,0 +1,104 @@
+//! Line ribbon filters through the public interface. The failures guarded against: small files or hostile keys end
+//! without a filter, or with one that says nothing of it; the load changes more than size and speed; a size or a rate
+//! that the kind does not have is accepted.
+
+use sstfilter::kind::{KindEntry, LineRibbonKind};
+use sstfilter::{
+    BitsPerKey, ConfigError, FallbackReason, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KindId, Sizing,
+};
+
+use crate::common;
+
+const LOADS: [u8; 3] = [90, 100, 105];
+
+fn of_load(load: u8) -> FixedPolicy {
+    FixedPolicy::from(LineRibbonKind::of_load(load).unwrap())
+}
+
+fn hashes(count: u32) -> Vec<KeyHash> {
+    common::key_set(0, count).collect()
+}
+
+/// Builds a filter, and checks that it has all keys and the planned size.
+fn build(policy: &FixedPolicy, hashes: &[KeyHash]) -> FilterBlock<Vec<u8>> {
+    let built = common::build(policy, hashes);
+    let filter = FilterBlock::open_unverified(built.block.unwrap().to_vec()).unwrap();
+    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+    assert_eq!(Some(built.report.block_bytes), policy.block_bytes(built.report.distinct_keys));
+    filter
+}
+
+#[test]
+fn files_of_fewer_than_3000_keys_get_a_bloom_filter_of_the_rate_that_says_why() {
+    for load in LOADS {
+        let info = |keys| build(&of_load(load), &hashes(keys)).info();
+        let (small, large) = (info(2_999), info(3_000));
+        assert_eq!(
+            (small.kind, small.requested, small.reason),
+            (KindId::BLOCKED_BLOOM, KindId::LINE_RIBBON, FallbackReason::TooFewKeys)
+        );
+        assert_eq!(
+            (large.kind, large.requested, large.reason),
+            (KindId::LINE_RIBBON, KindId::LINE_RIBBON, FallbackReason::None)
+        );
+        assert!((small.expected_fpr * 256.0 - 1.0).abs() < 0.05 && (large.expected_fpr * 256.0 - 1.0).abs() < 1e-6);
+        assert!(large.block_bytes < small.block_bytes);
+    }
+}
+
+#[test]
+fn sizes_are_as_published_and_rates_do_not_depend_on_the_load() {
+    let (keys, probes) = (hashes(100_000), 1_000_000);
+    for (load, bits) in LOADS.into_iter().zip([9.34, 8.74, 8.59]) {
+        let filter = build(&of_load(load), &keys);
+        let per_key = filter.as_bytes().len() as f64 * 8.0 / keys.len() as f64;
+        assert!((per_key - bits).abs() < 0.005, "{load}: {per_key} bits per key");
+        let positives = common::key_set(1_000, probes).filter(|&hash| filter.may_contain(hash)).count() as f64;
+        let (mean, sigma) = (f64::from(probes) / 256.0, (f64::from(probes) / 256.0).sqrt());
+        assert!((positives - mean).abs() < 4.0 * sigma, "{load}: {positives} of {probes}");
+    }
+}
+
+#[test]
+fn a_size_chooses_the_fastest_load_that_fits_and_a_rate_the_fastest_of_all() {
+    let bytes = |policy: FixedPolicy| policy.block_bytes(100_000);
+    let of_size = |bits| FixedPolicy::line_ribbon(BitsPerKey::new(bits).unwrap());
+    for (bits, load) in [(100.0, 90), (9.32, 90), (9.3, 100), (8.73, 100), (8.7, 105), (8.57, 105)] {
+        assert_eq!(bytes(of_size(bits).unwrap()), bytes(of_load(load)), "{bits} bits");
+    }
+    let refused = of_size(8.56).unwrap_err();
+    assert!(matches!(refused, ConfigError::SizeOutOfRange { kind: KindId::LINE_RIBBON, .. }), "{refused}");
+    let of_rate = |rate| FixedPolicy::line_ribbon(FalsePositiveRate::new(rate).unwrap());
+    for rate in [0.5, 0.01, 1.0 / 256.0] {
+        assert_eq!(bytes(of_rate(rate).unwrap()), bytes(of_load(90)));
+    }
+    let refused = of_rate(0.0039).unwrap_err();
+    assert!(matches!(refused, ConfigError::RateOutOfRange { kind: KindId::LINE_RIBBON, .. }), "{refused}");
+    assert!(FixedPolicy::line_ribbon(Sizing::FingerprintBits(8)).is_ok());
+    for bits in [7, 9] {
+        assert!(FixedPolicy::line_ribbon(Sizing::FingerprintBits(bits)).is_err());
+    }
+    for load in [0, 89, 95, 106] {
+        assert!(matches!(LineRibbonKind::of_load(load), Err(ConfigError::OutOfRange { .. })), "{load}");
+    }
+    assert_eq!(KindEntry::named("line-ribbon").unwrap().id, KindId::LINE_RIBBON);
+}
+
+/// Hashes of an attacker who knows the seed.
+#[test]
+fn keys_that_crowd_in_a_line_end_in_a_bloom_filter_of_the_rate() {
+    for load in LOADS {
+        let policy = of_load(load);
+        let mut keys = hashes(100_000);
+        // A tenth of the keys in the first lines.
+        keys.iter_mut().step_by(10).for_each(|hash| *hash = KeyHash::from_well_mixed(hash.get() >> 20));
+        let built = common::build(&policy, &keys);
+        assert_eq!(
+            (built.report.used, built.report.reason),
+            (Some(KindId::BLOCKED_BLOOM), FallbackReason::ConstructionFailed)
+        );
+        let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
+        assert!(keys.iter().all(|&hash| filter.may_contain(hash)));
+        assert_eq!(filter.info().reason, FallbackReason::ConstructionFailed);
+    }
+}
