@@ -1,13 +1,18 @@
 //! Line ribbon filters through the public interface. The failures guarded against: small files or hostile keys end
 //! without a filter, or with one that says nothing of it; the load changes more than size and speed; a size or a rate
-//! that the kind does not have is accepted.
+//! that the kind does not have is accepted; in filters of some size, a key is lost.
+//!
+//! `SSTFILTER_LONG=1` probes for 2 * 10^8 keys, `SSTFILTER_LONG=2` for 10^9.
 
 use sstfilter::kind::{KindEntry, LineRibbonKind};
 use sstfilter::{
-    BitsPerKey, ConfigError, FallbackReason, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KindId, Sizing,
+    BitsPerKey, ConfigError, FallbackReason, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KindId, MatchBitmap,
+    Sizing,
 };
 
 use crate::common;
+use crate::common::effort;
+use crate::common::random::Random;
 
 const LOADS: [u8; 3] = [90, 100, 105];
 
@@ -82,6 +87,30 @@ fn a_size_chooses_the_fastest_load_that_fits_and_a_rate_the_fastest_of_all() {
         assert!(matches!(LineRibbonKind::of_load(load), Err(ConfigError::OutOfRange { .. })), "{load}");
     }
     assert_eq!(KindEntry::named("line-ribbon").unwrap().id, KindId::LINE_RIBBON);
+}
+
+#[test]
+fn no_key_is_lost_in_filters_of_any_size() {
+    let probes =
+        if effort::is_longest() { 1_000_000_000 } else { effort::of_minutes(200_000_000, 20_000_000, 2_000_000) };
+    let (mut random, mut done, mut matches) = (Random::new(0x11e), 0_u64, MatchBitmap::default());
+    while done < probes {
+        let policy = of_load(*random.pick(&LOADS)).with_min_keys(0);
+        // All magnitudes up to a million keys are equally likely.
+        let below = 1 << random.below(21);
+        let count = random.below(below);
+        let keys: Vec<KeyHash> = (0..count).map(|_| KeyHash::from_well_mixed(random.next())).collect();
+        let mut blocks = Vec::new();
+        common::for_each_set(|set| {
+            let filter = build(&policy, &keys);
+            filter.may_contain_batch(&keys, &mut matches);
+            assert_eq!(matches.count(), keys.len() as u64, "{} keys in a batch, {set}", keys.len());
+            done += 2 * keys.len() as u64 + 1;
+            blocks.push(filter.into_inner());
+        });
+        assert!(blocks.windows(2).all(|two| two[0] == two[1]), "{} keys", keys.len());
+    }
+    println!("{done} probes for keys");
 }
 
 /// Hashes of an attacker who knows the seed.

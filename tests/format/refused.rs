@@ -143,6 +143,12 @@ fn all_keys(parts: &mut Parts) {
     parts.trailer[16..21].fill(0xff);
 }
 
+/// Gives a block layers of these numbers of lines, and a payload of the length that they would need.
+fn with_lines(parts: &mut Parts, lines: &[u32], payload_bytes: usize) {
+    parts.params = lines.to_vec();
+    parts.payload.resize(payload_bytes, 0);
+}
+
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     case(BLOOM, "step 1", "31 bytes", |b| { b.payload.clear(); b.params.clear(); }, TooShort(32)),
@@ -232,10 +238,10 @@ const CASES: &[Case] = &[
     check(XOR, "0 cells in a block", |b| b.params[1] = 0, Field("cells of a block", 0)),
 
     check(LINE, "no parameter word", |b| b.params.clear(), Field("line ribbon layers", 0)),
-    check(LINE, "one parameter word, no bumping layer", |b| b.params.truncate(1), Field("line ribbon layers", 1)),
-    check(LINE, "eight parameter words", |b| b.params.extend([1; 5]), Field("line ribbon layers", 8)),
-    check(LINE, "a bumping layer of 0 lines", |b| b.params[1] = 0, Field("line ribbon layers", 3)),
-    check(LINE, "a final layer of 0 lines", |b| b.params[2] = 0, Field("line ribbon layers", 3)),
+    check(LINE, "one parameter word, no bumping layer", |b| with_lines(b, &[1], 64), Field("line ribbon layers", 1)),
+    check(LINE, "eight parameter words", |b| with_lines(b, &[1; 8], 520), Field("line ribbon layers", 8)),
+    check(LINE, "a bumping layer of 0 lines", |b| with_lines(b, &[1, 0, 1], 136), Field("line ribbon layers", 3)),
+    check(LINE, "a final layer of 0 lines", |b| with_lines(b, &[1, 1, 0], 136), Field("line ribbon layers", 3)),
     check(LINE, "one payload word too few", |b| b.payload.truncate(192), Field("payload bytes", 192)),
     check(LINE, "one payload word too many", |b| b.payload.extend([0; 8]), Field("payload bytes", 208)),
     check(LINE, "four lines in the payload of three", |b| b.params[0] = 2, Field("payload bytes", 200)),

@@ -31,7 +31,7 @@ use super::layout::Layout;
 use crate::codec::LINE_BYTES;
 use crate::filter::{OpenShape, SingleProbe};
 use crate::hash::KeyHash;
-use crate::kernel::dispatch;
+use crate::kernel::{SetProbe, dispatch, for_this_cpu};
 pub(super) use equation::Equations;
 use query::{LOW, compare};
 pub(super) use solver::Bumped;
@@ -80,14 +80,11 @@ impl<'a> View<'a> {
     }
 }
 
-/// A [`SingleProbe`] with the instructions of a set, which the CPU must support.
-type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
-
 /// Returns the probe of single keys.
 pub(in crate::filter) fn single_probe() -> SingleProbe {
     let probe = dispatch!(set_probe());
-    // SAFETY: the selected set is one that the CPU supports. Only `unsafe` distinguishes the two types.
-    unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
+    // SAFETY: the selected set is one that the CPU supports.
+    unsafe { for_this_cpu(probe) }
 }
 
 /// Returns whether the key of `hash` may have been added.
@@ -181,7 +178,7 @@ macro_rules! functions_of_set {
         use crate::hash::KeyHash;
 
         $(#[$features])?
-        pub(super) fn set_probe() -> SetProbe {
+        pub(super) fn set_probe() -> SetProbe<OpenShape> {
             probe
         }
 
