@@ -34,7 +34,7 @@ enum Size {
 }
 
 /// Name in the records, name in the table of kinds, size.
-const KINDS: [(&str, &str, Size); 15] = [
+const KINDS: [(&str, &str, Size); 17] = [
     ("blocked Bloom, 10 bits", "bloom", Size::Bits(10.0)),
     ("blocked Bloom, 16 bits", "bloom", Size::Bits(16.0)),
     ("blocked Bloom, 20 bits", "bloom", Size::Bits(20.0)),
@@ -44,6 +44,8 @@ const KINDS: [(&str, &str, Size); 15] = [
     ("Ribbon, 2^-7", "ribbon", Size::Fingerprints(7)),
     ("Ribbon, 2^-8", "ribbon", Size::Fingerprints(8)),
     ("Ribbon, 2^-16", "ribbon", Size::Fingerprints(16)),
+    ("line ribbon, load 90", "line-ribbon", Size::Fingerprints(8)),
+    ("line ribbon, load 105", "line-ribbon", Size::Bits(8.6)),
     ("BinaryFuse 3-wise, 8", "binary-fuse", Size::Fingerprints(8)),
     ("BinaryFuse 4-wise, 8", "binary-fuse-4", Size::Fingerprints(8)),
     ("BinaryFuse 3-wise, 16", "binary-fuse", Size::Fingerprints(16)),
@@ -63,6 +65,7 @@ pub fn record_name(kind: &str) -> &str {
         "cuckoo" => "cuckoo, 11 bits",
         "xor" => "Xor, 8",
         "xor+" => "Xor+, 8",
+        "line-ribbon" => "line ribbon, load 90",
         "binary-fuse" => "BinaryFuse 3-wise, 8",
         "binary-fuse-4" => "BinaryFuse 4-wise, 8",
         _ => kind,
