@@ -56,6 +56,16 @@ fn bad_numbers_are_refused() {
 }
 
 #[test]
+fn line_ribbon_is_for_stores_in_memory_and_ribbon_for_those_on_disks() {
+    let first = |false_positive_ns: &str| {
+        let options = ["--keys", "1e6", "--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns"];
+        let advice = run(&[&["--json", "advise"], &options[..], &[false_positive_ns]].concat()).expect_code(0).json();
+        advice["ranked"][0]["kind"].clone()
+    };
+    assert_eq!([first("500"), first("100000")], ["line-ribbon", "ribbon"]);
+}
+
+#[test]
 fn a_use_that_no_filter_serves_is_said_to_be_one() {
     let advice = run(&["advise", "--keys", "1000000", "--memory", "100"]).expect_code(1);
     assert!(advice.stdout.contains("no kind meets all requirements"), "{}", advice.stdout);
