@@ -16,8 +16,8 @@ const SALTS: u8 = 8;
 /// final layer could not take what is left anyway.
 const MAX_KEYS_OF_LINE: u64 = 2 * SLOTS;
 
-/// Returns the maximum bytes that building takes in addition to the hashes and the finished block: sorting takes most, a
-/// second copy of the hashes and the ends of windows. The bumped keys of all layers take less.
+/// Returns the maximum bytes that building takes in addition to the hashes and the finished block. Sorting takes most:
+/// a second copy of the hashes, and the ends of windows. The bumped keys of all layers take less.
 pub(super) fn build_bytes(keys: u64) -> u64 {
     keys.saturating_mul(8).saturating_add(262_144)
 }
