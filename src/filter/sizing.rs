@@ -51,7 +51,7 @@ pub(crate) fn fingerprint_bits(
         Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
         Sizing::FingerprintBits(bits) => Err(ConfigError::out_of_range(
             "fingerprint bits",
-            "a width that the kind supports (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
+            "a width that the kind supports (line ribbon: 8; xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
             bits,
         )),
     }

@@ -145,9 +145,10 @@ macro_rules! build_settings {
         ///
         /// `finish` starts the others and waits for them: one for each 65,536 keys, so that small filters start none,
         /// and no more than the memory budget allows (`kind::Plan` states the bytes per thread). If a thread cannot be
-        /// started, the calling one does its work. Ribbon, xor, xor+ and binary fuse filters use several threads, and
-        /// partitions cut by hash range are built several at a time. A policy of yours is then called for them in any
-        /// order, on any of these threads, and the bytes do not depend on the order if the policy's choices do not.
+        /// started, the calling one does its work. Ribbon, line ribbon, xor, xor+ and binary fuse filters use several
+        /// threads, and partitions cut by hash range are built several at a time. A policy of yours is then called for
+        /// them in any order, on any of these threads, and the bytes do not depend on the order if the policy's choices
+        /// do not.
         pub fn with_threads(self, threads: usize) -> Self {
             self.with(|context| context.threads = threads)
         }

@@ -16,12 +16,10 @@ const SALTS: u8 = 8;
 /// final layer could not take what is left anyway.
 const MAX_KEYS_OF_LINE: u64 = 2 * SLOTS;
 
-/// Returns the maximum bytes that building takes in addition to the hashes and the finished block.
-pub(super) fn build_bytes(keys: u64, shape: &LineRibbonShape) -> u64 {
-    // First the hashes are sorted, with a second copy of them and the ends of windows. Then a layer holds its keys and
-    // those that it bumps, which are sorted.
-    let bumped = |layer: usize| shape.layout.layers().get(layer).map_or(0, |layer| layer.lines * MAX_KEYS_OF_LINE * 8);
-    keys.saturating_mul(8).max(2 * bumped(1) + bumped(2)).saturating_add(262_144)
+/// Returns the maximum bytes that building takes in addition to the hashes and the finished block. Sorting takes most:
+/// a second copy of the hashes, and the ends of windows. The bumped keys of all layers take less.
+pub(super) fn build_bytes(keys: u64) -> u64 {
+    keys.saturating_mul(8).saturating_add(262_144)
 }
 
 /// Builds the filter of distinct, ascending `hashes`.

@@ -72,8 +72,8 @@ impl Kind for LineRibbonKind {
         self.load.shape(keys).ok_or(FallbackReason::TooManyKeys)
     }
 
-    fn build_bytes(&self, keys: u64, plan: &LineRibbonShape) -> u64 {
-        build_bytes(keys, plan)
+    fn build_bytes(&self, keys: u64, _plan: &LineRibbonShape) -> u64 {
+        build_bytes(keys)
     }
 
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {

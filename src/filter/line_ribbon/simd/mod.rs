@@ -189,7 +189,8 @@ macro_rules! functions_of_set {
                 return true;
             }
             let (lines, limits_at) = (open.lines.count(), open.lines.end());
-            // SAFETY: this function has the instructions; the lines are copied out of the payload's layout.
+            // SAFETY: this function has the instructions. `OpenShape::new` gives this probe only to line ribbons, with
+            // lines from the layout that `payload_bytes` is the length of.
             unsafe { query::may_contain::<$set>(data.as_ptr(), lines, limits_at, hash, || bumped(data, hash, open)) }
         }
 
