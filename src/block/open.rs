@@ -244,11 +244,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.held_parts(self.data.as_ref())
     }
 
-    /// Prefetches the line that a probe for `hash` reads. Does nothing for kinds other than blocked Bloom.
+    /// Prefetches the line that a probe for `hash` reads first. Of use for blocked Bloom and line ribbon only.
     pub fn prefetch(&self, hash: KeyHash) {
-        if let Some(shape) = self.shape.any.as_blocked_bloom() {
-            prefetch_line(shape.lines().line_of(self.data.as_ref(), hash));
-        }
+        prefetch_line(self.shape.lines.line_of(self.data.as_ref(), hash));
     }
 
     /// Probes for many keys at once, and stores the answers in `matches` in the same order.

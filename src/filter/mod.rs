@@ -183,8 +183,8 @@ pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 pub(crate) struct OpenShape {
     pub(crate) probe: SingleProbe,
     /// The lines of a blocked Bloom filter, or of a line ribbon's first layer, copied out of its shape, so that a probe
-    /// reads them without matching the kind: a tenth of its time.
-    lines: Lines,
+    /// reads them without matching the kind: a tenth of its time. Other kinds have none.
+    pub(crate) lines: Lines,
     payload_bytes: usize,
     pub(crate) any: AnyShape,
 }

@@ -64,7 +64,7 @@ impl Kind for LineRibbonKind {
     type Stream = NotStreamed;
 
     const ID: KindId = KindId::LINE_RIBBON;
-    const STRENGTH: &'static str = "takes a quarter less memory than Bloom at its one rate, 2^-8, and is probed nearly as fast; for filters and blocks that stay in memory";
+    const STRENGTH: &'static str = "takes a quarter less memory than Bloom at its one rate, 2^-8, and with AVX-512 is probed nearly as fast; for filters and blocks that stay in memory";
     /// With fewer keys, the later layers and the rounding of the first one cost more than columns save.
     const DEFAULT_MIN_KEYS: u64 = 3_000;
 

@@ -3,7 +3,7 @@
 //! # When to choose it
 //!
 //! For stores whose filters and blocks stay in memory: it takes a quarter less memory than blocked Bloom at an equal
-//! rate and is probed nearly as fast; before disks Ribbon stays the choice.
+//! rate and, with AVX-512, is probed nearly as fast. If false positives read from a disk, take Ribbon.
 //!
 //! # What it is
 //!
@@ -20,14 +20,14 @@
 //!
 //! # What it costs
 //!
-//! The *load*, keys per slot in the first layer, is a choice between speed and size: nearly all that a probe takes
-//! longer than blocked Bloom's is for the bumped keys.
+//! The *load*, the keys for a hundred slots of the first layer, is a choice between speed and size. Nearly all the time
+//! that a probe takes beyond that of blocked Bloom goes to bumped keys.
 //!
 //! | load | bits per key at 2^-8, whole block: 3,000 keys | 10,000 | 100,000 | 1,000,000 | bumped keys |
 //! |--:|--:|--:|--:|--:|--:|
-//! | 0.90 | 9.82 | 9.45 | 9.34 | 9.32 | 2.6 % |
-//! | 1.00 | 9.32 | 8.88 | 8.74 | 8.72 | 6.8 % |
-//! | 1.05 | 9.15 | 8.72 | 8.59 | 8.57 | 9.5 % |
+//! | 90 | 9.82 | 9.45 | 9.34 | 9.32 | 2.6 % |
+//! | 100 | 9.32 | 8.88 | 8.74 | 8.72 | 6.8 % |
+//! | 105 | 9.15 | 8.72 | 8.59 | 8.57 | 9.5 % |
 //!
 //! Blocked Bloom takes 12.2 bits for this rate. Building needs all hashes at once. Of 100,000 keys, it takes two
 //! thirds of Ribbon's time with AVX-512, and four thirds with AVX2; a probe takes a third of Ribbon's with AVX-512, and
