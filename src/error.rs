@@ -78,7 +78,7 @@ messages! { ConfigError {
     Self::FalsePositiveRate { got } =>
         "false positive rate: expected a number between 0 and 1, both excluded, got {got}";
     Self::RateOutOfRange { kind, min, max, got } =>
-        "false positive rate of {kind} filters: expected {min:.3e} to {max}, got {got:e}; choose another kind";
+        "false positive rate of {kind} filters: expected {min:e} to {max}, got {got:e}; choose another kind";
     Self::SizeOutOfRange { kind, min, got } =>
         "size of {kind} filters: expected at least {min} bits per key, got {got}";
     Self::InstructionSet { got } =>

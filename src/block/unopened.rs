@@ -7,13 +7,14 @@ use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::ribbon::shape::RibbonShape;
-use crate::filter::{KindId, MAX_PARAM_WORDS, TRAILER_BYTES};
+use crate::filter::{KindId, LineRibbonShape, MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::hash::{HashIdentity, KeyHash};
 
 impl FilterBlock<&[u8]> {
     /// Opens the unbound block that fills `bytes` and probes it once, for engines that pass a filter's bytes with each
     /// key. It equals [`open_unverified`](Self::open_unverified), a comparison of the hash identity, and
-    /// [`may_contain`](Self::may_contain), but is several times as fast for Bloom and Ribbon, because it keeps nothing.
+    /// [`may_contain`](Self::may_contain), but is several times as fast for blocked Bloom, Ribbon and line
+    /// ribbon, because it keeps nothing.
     ///
     /// It does not compare the payload with its checksum: the engine must have verified the bytes with a checksum of
     /// its own when it read them.
@@ -73,6 +74,7 @@ fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
         // Blocked Bloom has no salt; opening the block reports one.
         KindId::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
         KindId::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
+        KindId::LINE_RIBBON => LineRibbonShape::probe_once(params, salt, payload, hash),
         _ => None,
     }
 }

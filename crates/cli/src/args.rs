@@ -408,7 +408,8 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse_ratio, allow_negative_numbers = true)]
     pub(crate) lookups_per_key: f64,
 
-    /// Cost of a false positive in nanoseconds: the read that the filter failed to avoid
+    /// Cost of a false positive in nanoseconds: the read that the filter failed to avoid; a few hundred if blocks are
+    /// in memory
     #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) false_positive_ns: u64,
 

@@ -48,6 +48,12 @@ pub(crate) struct LineRibbonShape {
 }
 
 impl LineRibbonShape {
+    /// Probes a filter that is not kept open; `None` for parameters or a payload that are not sound.
+    pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
+        let layout = Layout::new(params, salt).filter(|layout| layout.payload_bytes == payload.len() as u64)?;
+        View::new(&layout, payload).map(|view| simd::may_contain(view, hash))
+    }
+
     /// Returns the lines of the first layer; limits follow those of all layers.
     pub(in crate::filter) fn first_lines(&self) -> Lines {
         Lines::among(self.layout.layers[0].lines, self.layout.limits_at)

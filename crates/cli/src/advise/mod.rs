@@ -89,6 +89,7 @@ impl Ranked {
         let is_first = found.kind.name == first.kind.name;
         let why = if is_first { found.kind.strength.to_owned() } else { behind(found, first, need) };
         let lock = if found.is_locked { "; with several writers it needs a lock, whose time is included" } else { "" };
+        let few = if found.is_below_minimum { "; set `with_min_keys`: by default, so few keys get bloom" } else { "" };
         Self {
             kind: found.kind.name,
             setting: found
@@ -105,7 +106,7 @@ impl Ranked {
             probe_ns_per_key: found.probe_ns,
             // Without keys, all costs are 0.
             relative_cost: if ratio.is_finite() { ratio } else { 1.0 },
-            why: why + lock,
+            why: why + lock + few,
         }
     }
 }

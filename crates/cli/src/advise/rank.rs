@@ -13,7 +13,7 @@
 
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Plan, Updates};
-use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
+use sstfilter::{BitsPerKey, FallbackReason, FalsePositiveRate, Sizing};
 
 use super::measured::MEASURED;
 use crate::units;
@@ -48,6 +48,8 @@ pub(super) struct Candidate {
     pub(super) plan: Plan,
     pub(super) build_ns: f64,
     pub(super) probe_ns: f64,
+    /// Whether policies of the kind, by default, build Bloom filters for so few keys.
+    pub(super) is_below_minimum: bool,
     /// Whether it needs a lock, whose time is included.
     pub(super) is_locked: bool,
     /// Its time over the filter's life.
@@ -113,7 +115,9 @@ impl Need {
         // Only lookups of absent keys: a found key costs its read with any filter.
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
         let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
-        Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
+        let by_default = kind.configure(BitsPerKey::MAX).map(|policy| policy.plan(self.keys, None));
+        let is_below_minimum = matches!(by_default, Ok(Err(FallbackReason::TooFewKeys)));
+        Ok(Candidate { kind, plan, build_ns, probe_ns, is_below_minimum, is_locked, seconds })
     }
 
     fn plan(&self, kind: &KindEntry, sizing: Sizing) -> Result<Plan, String> {
