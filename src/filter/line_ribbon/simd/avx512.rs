@@ -31,7 +31,6 @@ impl Set for Avx512 {
     /// probe. In loops, its own code is faster.
     #[inline(always)]
     unsafe fn parities_alone(line: &Line, coefficients: u64) -> u8 {
-        static ONE: u64 = 1;
         let odd: u32;
         // SAFETY: the caller promises the set; a line has 64 bytes, and the operand can have any alignment.
         unsafe {
@@ -39,13 +38,13 @@ impl Set for Avx512 {
                 "vpbroadcastq zmm16, {coefficients}",
                 "vpandq zmm16, zmm16, zmmword ptr [{line}]",
                 "vpopcntq zmm16, zmm16",
-                "vptestmq k1, zmm16, qword ptr [rip + {one}]{{1to8}}",
+                "vpsllq zmm16, zmm16, 63",
+                "vpmovq2m k1, zmm16",
                 "kmovb {odd:e}, k1",
                 out("zmm16") _,
                 out("k1") _,
                 coefficients = in(reg) coefficients,
                 line = in(reg) line,
-                one = sym ONE,
                 odd = lateout(reg) odd,
                 options(pure, readonly, nostack, preserves_flags),
             );
