@@ -31,8 +31,8 @@
 //!
 //! Blocked Bloom takes 12.2 bits for this rate. Building needs all hashes at once. Of 100,000 keys, it takes two
 //! thirds of Ribbon's time with AVX-512, and four thirds with AVX2; a probe takes a third of Ribbon's with AVX-512, and
-//! two fifths with AVX2. A [`FilterSet`](crate::FilterSet) probes line ribbons one by one, which takes 2.2 to 2.4 times as
-//! long as probing Bloom filters together. A filter cannot be made smaller without its keys.
+//! two fifths with AVX2. A [`FilterSet`](crate::FilterSet) probes line ribbons one by one, which takes 2.2 to 2.4 times
+//! as long as probing Bloom filters together. A filter cannot be made smaller without its keys.
 //!
 //! # How it is built
 //!
