@@ -31,7 +31,6 @@ impl Bumped {
     }
 
     /// Appends keys of the layer; returns `false` if they are too many.
-    #[inline]
     fn extend(&mut self, keys: &[KeyHash]) -> bool {
         let fits = keys.len() <= self.max - self.hashes.len();
         if fits {
