@@ -35,7 +35,7 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         let error = FalsePositiveRate::new(refused).unwrap_err();
         assert_says(error, &["false positive rate", "between 0 and 1", &refused.to_string()]);
     }
-    assert_says(FixedPolicy::ribbon(rate(1e-12)).unwrap_err(), &["ribbon", "2.328e-10", "0.5", "1e-12"]);
+    assert_says(FixedPolicy::ribbon(rate(1e-12)).unwrap_err(), &["ribbon", "2.3283064365386963e-10", "0.5", "1e-12"]);
     assert_says(FixedPolicy::bloom(rate(2.74e-10)).unwrap_err(), &["bloom", "2.74", "2.74e-10"]);
     assert!(FixedPolicy::bloom(rate(2.75e-10)).is_ok(), "the message says so");
     assert_says(
@@ -46,7 +46,7 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         CuckooFilter::for_rate(HashIdentity::default(), 1_000, rate(1e-12)).unwrap_err(),
         &["cuckoo", "e-9", "1e-12"],
     );
-    assert_says(FixedPolicy::binary_fuse(rate(1e-12)).unwrap_err(), &["binary-fuse", "2.328e-10", "1e-12"]);
+    assert_says(FixedPolicy::binary_fuse(rate(1e-12)).unwrap_err(), &["binary-fuse", "2.3283064365386963e-10", "1e-12"]);
     assert_says(FixedPolicy::binary_fuse(Sizing::FingerprintBits(3)).unwrap_err(), &["3"]);
     assert_says(FixedPolicy::xor(rate(1e-9)).unwrap_err(), &["xor", "1.526e-5", "1e-9"]);
     assert_says(
