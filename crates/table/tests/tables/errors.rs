@@ -46,9 +46,12 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         CuckooFilter::for_rate(HashIdentity::default(), 1_000, rate(1e-12)).unwrap_err(),
         &["cuckoo", "e-9", "1e-12"],
     );
-    assert_says(FixedPolicy::binary_fuse(rate(1e-12)).unwrap_err(), &["binary-fuse", "2.3283064365386963e-10", "1e-12"]);
+    assert_says(
+        FixedPolicy::binary_fuse(rate(1e-12)).unwrap_err(),
+        &["binary-fuse", "2.3283064365386963e-10", "1e-12"],
+    );
     assert_says(FixedPolicy::binary_fuse(Sizing::FingerprintBits(3)).unwrap_err(), &["3"]);
-    assert_says(FixedPolicy::xor(rate(1e-9)).unwrap_err(), &["xor", "1.526e-5", "1e-9"]);
+    assert_says(FixedPolicy::xor(rate(1e-9)).unwrap_err(), &["xor", "1.52587890625e-5", "1e-9"]);
     assert_says(
         CuckooFilter::with_tag_bits(HashIdentity::default(), 1_000, 33).unwrap_err(),
         &["tag bits", "4 to 32", "33"],
