@@ -312,6 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(target_os = "wasi", ignore = "starts threads")]
     fn threads_that_come_and_go_and_more_than_have_stripes_lose_nothing() {
         let counters = StripedCounters::new(70);
         for round in 0..3 {
@@ -339,6 +340,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_os = "wasi", ignore = "starts threads")]
     fn slots_are_apart_and_count_exactly_with_more_threads_than_have_stripes() {
         let slots: Vec<CounterSlot> = (0..=2 * SLOTS).map(|_| CounterSlot::default()).collect();
         std::thread::scope(|scope| {
@@ -375,6 +377,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_os = "wasi", ignore = "starts threads")]
     fn threads_write_no_line_in_common() {
         let slot = CounterSlot::default();
         let written = |slot: &CounterSlot| {
@@ -398,6 +401,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_os = "wasi", ignore = "starts threads")]
     fn a_thread_that_counts_while_it_ends_uses_the_shared_stripe() {
         thread_local! {
             static LATE: Cell<Option<Late>> = const { Cell::new(None) };

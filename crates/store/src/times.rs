@@ -235,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_os = "wasi", ignore = "starts threads")]
     fn samples_of_all_threads_count() {
         let times = ProbeTimes::one_in(4);
         std::thread::scope(|scope| {
