@@ -158,20 +158,21 @@ pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lines {
     count: u64,
-    bytes: usize,
+    /// The offset where they end, and others that may follow them.
+    end: usize,
 }
 
 impl Lines {
-    /// Describes `count` lines. If there are none, or more than fit memory, `bytes` is a length that no slice has.
+    /// Describes `count` lines. If there are none, or more than fit memory, `end` is a length that no slice has.
     pub(crate) fn new(count: u64) -> Self {
-        let bytes =
+        let end =
             usize::try_from(count).ok().filter(|&count| count > 0).and_then(|count| count.checked_mul(LINE_BYTES));
-        Self { count, bytes: bytes.unwrap_or(usize::MAX) }
+        Self { count, end: end.unwrap_or(usize::MAX) }
     }
 
     /// Describes `count` lines among others that end at the offset `end`.
     pub(crate) fn among(count: u64, end: u64) -> Self {
-        Self { count, bytes: usize::try_from(end).unwrap_or(usize::MAX) }
+        Self { count, end: usize::try_from(end).unwrap_or(usize::MAX) }
     }
 
     pub(crate) fn count(self) -> u64 {
@@ -180,7 +181,7 @@ impl Lines {
 
     /// Returns the offset where all lines end.
     pub(crate) fn end(self) -> usize {
-        self.bytes
+        self.end
     }
 
     pub(crate) fn bytes(self) -> u64 {
@@ -191,11 +192,11 @@ impl Lines {
     /// contains every key.
     #[inline(always)]
     pub(crate) fn line_of(self, data: &[u8], hash: KeyHash) -> &Line {
-        if data.len() < self.bytes {
+        if data.len() < self.end {
             return &FULL;
         }
         let index = map_to_range(hash.get(), self.count) as usize;
-        // SAFETY: `bytes` is no more than `data` has, so it is that of `count` lines, at least one. The index is below
+        // SAFETY: `end` is no more than `data` has, so `count` lines, at least one, end there or before. The index is below
         // `count`: see `map_to_range`.
         unsafe { &*data.as_ptr().cast::<Line>().add(index) }
     }
