@@ -244,7 +244,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.held_parts(self.data.as_ref())
     }
 
-    /// Prefetches the line that a probe for `hash` reads first. Of use for blocked Bloom and line ribbon only.
+    /// Prefetches the line that a probe for `hash` reads first. It helps only blocked Bloom and line ribbon.
     pub fn prefetch(&self, hash: KeyHash) {
         prefetch_line(self.shape.lines.line_of(self.data.as_ref(), hash));
     }

@@ -26,9 +26,9 @@
 //! hashes, and 14 bytes per key in addition. At the same rate, blocked Bloom takes about 12.2 bits per key for 2^-8 and
 //! one cache line, and is built in one pass; Ribbon takes 8.03 bits.
 //!
-//! Up to 100,000 keys, binary fuse with three cells is built in two thirds of the time that Ribbon takes for the same
-//! rate, and probed in 0.4 of it singly and 0.55 in batches. With a million keys, these ratios are 0.9, 0.4 and 0.9;
-//! with ten million, which exceed the nearer caches, 1.0, 0.6 and 1.2. `benches/results/tables.md` has the figures,
+//! Up to 100,000 keys, binary fuse with three cells is built in 0.7 to 0.8 of the time that Ribbon takes for the same
+//! rate, and probed in 0.5 of it singly and 0.6 in batches. With a million keys, these ratios are 0.95, 0.6 and 0.7;
+//! with ten million, which exceed the nearer caches, 1.2, 0.8 and 1.0. `benches/results/tables.md` has the figures,
 //! also for the crate `xorf`.
 //!
 //! Choose binary fuse for filters that are probed often, stay in memory, and have to be smaller than Bloom's. Widths of

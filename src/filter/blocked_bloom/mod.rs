@@ -19,7 +19,7 @@
 //! | 24 | 12 | 0.0054 % | 0.0053 % | 0.0010 % |
 //!
 //! Choose it unless the filter's memory matters more than the build. A Ribbon filter of the same rate is 30 % smaller,
-//! takes 11 to 18 times as long to build and about 3 times as long to probe. Above 16 bits per key, prefer Ribbon: the
+//! takes 7 to 20 times as long to build and about 3 times as long to probe. Above 16 bits per key, prefer Ribbon: the
 //! line's locality costs too much (66 % over the information bound at 0.01 %).
 //!
 //! It is built in one pass: if the number of keys is known beforehand, bits are set as keys arrive and nothing is

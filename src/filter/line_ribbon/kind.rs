@@ -65,8 +65,8 @@ impl Kind for LineRibbonKind {
 
     const ID: KindId = KindId::LINE_RIBBON;
     const STRENGTH: &'static str = "takes a quarter less memory than Bloom at its one rate, 2^-8, and with AVX-512 is probed nearly as fast; for filters and blocks that stay in memory";
-    /// With fewer keys, later layers and rounding take much of what it saves: of 1,000 keys, 14 to 18 % of blocked
-    /// Bloom's bytes are left.
+    /// With fewer keys, later layers and rounding take much of what it saves: with 1,000 keys, it is only 14 to 18 %
+    /// smaller than blocked Bloom.
     const DEFAULT_MIN_KEYS: u64 = 3_000;
 
     fn plan(&self, keys: u64) -> Result<LineRibbonShape, FallbackReason> {

@@ -32,7 +32,7 @@
 //! # When to choose it
 //!
 //! Choose it if several threads insert, or probe while others insert, and a few percent of false positives are
-//! acceptable. For a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less
+//! acceptable. For a filter that is built once, blocked Bloom takes up to 1.8 times as long to probe, and has less
 //! than half of the false positives.
 //!
 //! The bytes: docs/format/growing.md, "Register-blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and

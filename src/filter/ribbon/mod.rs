@@ -28,7 +28,7 @@
 //! than the others. At 1 % this costs 1.3 % more than the bound.
 //!
 //! A query reads two neighbouring blocks of 8 r bytes (two or three cache lines), four percent of queries a second
-//! pair; it computes all r parities without an early exit. Building takes 11 to 18 times as long as Bloom and needs all
+//! pair; it computes all r parities without an early exit. Building takes 7 to 20 times as long as Bloom and needs all
 //! hashes at once. Choose Ribbon where memory matters more than the build: compaction output, lower levels, rates below
 //! 0.1 %.
 //!

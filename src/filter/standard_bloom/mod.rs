@@ -34,7 +34,7 @@
 //! | 20 | 14 | 0.0067 % | 0.0199 % |
 //!
 //! Each probe can miss the cache. Four are combined, which decides most absent keys; a present key takes all probes.
-//! Probing takes about three times as long as in blocked Bloom, and building three to six times
+//! Probing takes three to four times as long as in blocked Bloom, and building four to five times
 //! (`benches/results/tables.md`).
 //!
 //! Choose it for a filter in memory that grows or is merged. Choose it also where blocked Bloom takes too much memory

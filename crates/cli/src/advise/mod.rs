@@ -164,7 +164,7 @@ impl fmt::Display for AdviceReport {
         }
         writeln!(
             f,
-            "\ncost: bytes times time over the filter's life, relative to the first; times are from benches/RESULTS.md"
+            "\ncost: bytes times time over the filter's life, relative to the first; times are from benches/results/tables.md"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! What follows from a key's hash: its line and tag in each layer, and its equation.
+//! Derives a key's line and tag in each layer, and its equation, from its hash.
 
 use crate::hash::{KeyHash, STEP};
 

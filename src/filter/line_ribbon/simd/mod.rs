@@ -108,7 +108,7 @@ pub(super) fn solve(keys: &[KeyHash], equations: Equations, lines: Lines<'_>, bu
     dispatch!(solve(keys, equations, lines, bumped))
 }
 
-/// What an instruction set supplies. All of it is inlined into functions that have the instructions.
+/// The operations of an instruction set. They are inlined into functions that have the instructions.
 trait Set {
     type Solver: solver::Solver;
 
