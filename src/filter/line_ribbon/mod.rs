@@ -30,10 +30,10 @@
 //! | 105 | 9.15 | 8.72 | 8.59 | 8.57 | 9.5 % |
 //!
 //! Blocked Bloom takes 12.2 bits for this rate. Building needs all hashes at once. Of 100,000 keys, it takes two
-//! thirds of Ribbon's time with AVX-512, and one and a half times as long with AVX2; a probe takes a third of Ribbon's
-//! with AVX-512, and less than half with AVX2. A [`FilterSet`](crate::FilterSet) probes line ribbons one by one, without
-//! prefetching: 70 filters of 15,000 keys take 1.5 to 1.8 times as long as Bloom filters, and 70 of a million keys about
-//! three times (`benches/sets.rs`). A filter cannot be made smaller without its keys.
+//! thirds of Ribbon's time with AVX-512, and one and a half times as long with AVX2; a probe takes a third of
+//! Ribbon's with AVX-512, and less than half with AVX2. A [`FilterSet`](crate::FilterSet) probes line ribbons one by
+//! one, without prefetching: 70 filters of 15,000 keys take 1.5 to 1.8 times as long as Bloom filters, and 70 of a
+//! million keys about three times (`benches/sets.rs`). A filter cannot be made smaller without its keys.
 //!
 //! # How it is built
 //!

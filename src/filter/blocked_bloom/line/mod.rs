@@ -196,8 +196,8 @@ impl Lines {
             return &FULL;
         }
         let index = map_to_range(hash.get(), self.count) as usize;
-        // SAFETY: `end` is no more than `data` has, so `count` lines, at least one, end there or before. The index is below
-        // `count`: see `map_to_range`.
+        // SAFETY: `end` is no more than `data` has, so `count` lines, at least one, end there or before. The index is
+        // below `count`: see `map_to_range`.
         unsafe { &*data.as_ptr().cast::<Line>().add(index) }
     }
 }
