@@ -146,9 +146,7 @@ pub(crate) fn cases(usual: u32, long: u32) -> u32 {
         number.unwrap_or_else(|| panic!("PROPTEST_CASES is '{}', and should be a number", asked.display()))
     } else if effort::is_short() {
         usual.div_ceil(10)
-    } else if effort::is_long() {
-        long
     } else {
-        usual
+        effort::of_minutes(long, long.div_ceil(4).max(usual), usual)
     }
 }

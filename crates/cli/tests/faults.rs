@@ -233,7 +233,7 @@ impl Scenario {
     fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
         let mut outcomes = BTreeMap::new();
         let Some(sound) = self.sound(fault) else { return outcomes };
-        let every = effort::of_minutes(1, self.every.div_ceil(4), self.every);
+        let every = effort::of_minutes(1, self.every.div_ceil(2), self.every);
         let sampled = (fault.argument().len() % every..sound.calls).step_by(every);
         let tried = sampled.len();
         for (position, number) in sampled.chain(0..sound.calls).enumerate() {

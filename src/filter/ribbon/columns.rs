@@ -145,6 +145,17 @@ mod tests {
     }
 
     #[test]
+    fn columns_are_found_by_their_mean_again_and_ordered_by_it() {
+        let mut mean = Columns::ONE.shares();
+        for (upper, lower_share) in [(2, u16::MAX), (2, 1), (2, 0), (7, 40_000), (7, 39_999), (MAX_COLUMNS, 0)] {
+            let columns = Columns { upper, lower_share };
+            assert!(columns.shares() > mean, "{columns:?}");
+            mean = columns.shares();
+            assert_eq!(Columns::of_shares(mean), columns);
+        }
+    }
+
+    #[test]
     fn rates_that_ribbon_cannot_give_are_refused() {
         for rate in [0.5001, 0.9, 2.3e-10, 1e-300] {
             assert!(matches!(for_rate(rate), Err(ConfigError::RateOutOfRange { .. })), "{rate}");

@@ -87,7 +87,7 @@ fn assert_rate(filter: &Container, what: &str) {
 
 #[test]
 fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_same_rate() {
-    let keys = keys(if common::is_long() { 10_000_000 } else { 300_000 }, 1);
+    let keys = keys(common::effort::of_minutes(10_000_000, 2_000_000, 300_000), 1);
     let policies: [(&str, Arc<dyn FilterPolicy>); 2] = [
         ("bloom", Arc::new(FixedPolicy::default())),
         ("ribbon", Arc::new(FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),

@@ -456,7 +456,7 @@ fn check(tables: &TableSnapshot, contents: &Entries) {
 // promise: limited-memory
 #[test]
 fn random_edits_leave_every_snapshot_with_the_answers_of_its_time() {
-    let sequences = if crate::common::is_long() { 250 } else { 12 };
+    let sequences = crate::common::effort::of_minutes(250, 60, 12);
     for seed in 0..sequences {
         let random = &mut Random::new(seed);
         let mut store = Store::new();

@@ -75,7 +75,7 @@ impl fmt::Display for Totals {
 // promise: damage
 #[test]
 fn damaged_tables_lose_no_key_and_give_no_wrong_value() {
-    let totals = tables::try_all(common::effort::of_minutes(20_000, 5_000, 230));
+    let totals = tables::try_all(common::effort::of_minutes(20_000, 2_500, 230));
     println!("tables:\n{totals}");
     assert_eq!(totals.of(Outcome::Accepted), 0);
     let reached = [Outcome::Refused, Outcome::ReadsRefused, Outcome::FilterUnusable, Outcome::OtherFooter];
@@ -87,7 +87,7 @@ fn damaged_tables_lose_no_key_and_give_no_wrong_value() {
 // promise: documented-use
 #[test]
 fn damaged_filter_blocks_deny_no_key() {
-    let totals = blocks::try_all(common::effort::of_minutes(7_500, 2_000, 250));
+    let totals = blocks::try_all(common::effort::of_minutes(7_500, 1_000, 250));
     println!("filter blocks:\n{totals}");
     assert_eq!(totals.of(Outcome::Accepted), 0);
     assert!(totals.of(Outcome::Refused) + totals.of(Outcome::FilterUnusable) > totals.cases() * 3 / 4, "{totals}");

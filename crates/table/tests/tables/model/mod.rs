@@ -116,7 +116,7 @@ fn random_sequences_leave_the_store_and_the_map_with_the_same_answers() {
         println!("{}", try_sequence(seed.parse().unwrap()));
         return;
     }
-    let sequences = common::effort::of_minutes(10_000, 2_500, 100);
+    let sequences = common::effort::of_minutes(10_000, 1_000, 100);
     let counts: Counts = (0..sequences).map(try_sequence).sum();
     println!("{sequences} sequences:\n{counts}");
     counts.assert_all_reached();
