@@ -199,7 +199,7 @@ fn every_instruction_set_finds_all_keys_and_writes_the_bytes_of_the_page() {
         for count in [0, 1, 2, 7, 8, 9, 63, 64, 65, 500, 2_999, 3_000, 3_001, 5_000, 40_000] {
             assert_eq!(check(&sorted(hashes(count * 7, count)), load, &absent), Ok(()), "{load:?}, {count} keys");
         }
-        for start in (1..20).step_by(effort::stride(4)) {
+        for start in (1..20).step_by(crate::effort::stride(4)) {
             let count = 3_000 + start;
             assert_eq!(check(&sorted(hashes(start << 32, count)), load, &absent[..count as usize % 99]), Ok(()));
         }
