@@ -139,14 +139,15 @@ pub(crate) fn is_long() -> bool {
     effort::is_long()
 }
 
-/// The number of cases per property: `PROPTEST_CASES` if set, and a tenth of the usual number in the short form.
-pub(crate) fn cases(usual: u32, long: u32) -> u32 {
+/// The number of cases per property: `PROPTEST_CASES` if set, a tenth of the usual number in the short form, and a
+/// quarter of the exhaustive one with `SSTFILTER_LONG=ci`.
+pub(crate) fn cases(usual: u32, exhaustive: u32) -> u32 {
     if let Some(asked) = std::env::var_os("PROPTEST_CASES") {
         let number = asked.to_str().and_then(|asked| asked.parse().ok());
         number.unwrap_or_else(|| panic!("PROPTEST_CASES is '{}', and should be a number", asked.display()))
     } else if effort::is_short() {
         usual.div_ceil(10)
     } else {
-        effort::of_minutes(long, long.div_ceil(4).max(usual), usual)
+        effort::of_minutes(exhaustive, exhaustive.div_ceil(4).max(usual), usual)
     }
 }
