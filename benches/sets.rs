@@ -66,8 +66,8 @@ fn table(file: u64, keys: u64, value: &[u8]) -> Option<Bytes> {
 
 /// A set of the tables in `sources`, which stay in memory.
 fn table_set(sources: &[Bytes], options: &TableOptions) -> TableSet {
-    let tables = sources.iter().filter_map(|source| Table::open_source(source.clone(), options).ok()).collect();
-    TableSet::new(tables)
+    let tables = sources.iter().rev().filter_map(|source| Table::open_source(source.clone(), options).ok());
+    TableSet::new((0..).zip(tables)).expect("ages differ")
 }
 
 /// Keys between those of the tables.

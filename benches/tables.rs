@@ -52,7 +52,7 @@ fn table_set(keys: &[[u8; 16]], options: &TableOptions) -> TableSet {
         let (bytes, _) = builder.finish().expect("a vector takes all");
         Table::open_source(Bytes::from(bytes), &TableOptions::default()).expect("it was just written")
     };
-    TableSet::new((0..file_count).map(table).collect())
+    TableSet::new((0..).zip((0..file_count).rev().map(table))).expect("ages differ")
 }
 
 fn found(set: &TableSet, keys: &[[u8; 16]]) -> usize {
@@ -116,10 +116,10 @@ fn level_tables(level: u32, count: u64) -> Vec<Arc<Table>> {
 
 /// A set of all levels, and tables of the last one, spread over all chunks, each with one to be exchanged for it.
 fn level_set() -> (TableSet, Vec<[Arc<Table>; 2]>) {
-    let (set, mut edit) = (TableSet::new(Vec::new()), ViewEdit::new());
+    let (set, mut edit) = (TableSet::new([]).expect("it is empty"), ViewEdit::new());
     for (level, count) in LEVELS {
-        for table in level_tables(level, count) {
-            edit = edit.add(level, table);
+        for (age, table) in (0..).zip(level_tables(level, count)) {
+            edit = if level == 0 { edit.add_to_level_0(age, table) } else { edit.add(level, table) };
         }
     }
     let tables = set.apply(edit).expect("tables of a level lie side by side");

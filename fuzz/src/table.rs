@@ -98,7 +98,7 @@ fn sound(table: &Table, walked: &[Entry]) {
 
 /// Checks that single and batched lookups of a set agree.
 fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
-    let set = TableSet::new(tables);
+    let set = TableSet::new((0..).zip(tables)).expect("ages differ");
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let (snapshot, mut candidates) = (set.snapshot(), vec![Vec::new(); keys.len()]);
     let mut batch = snapshot.view().candidates_of_each(&keys);

@@ -105,7 +105,7 @@ fn compare(bytes: &[u8], contents: &Contents, options: &TableOptions, has_change
     }
     walk(&table, contents, has_changed);
     assert_eq!(table.verify().is_err(), has_changed, "verify: {:?}", table.verify());
-    let set = TableSet::new(vec![table]);
+    let set = TableSet::new([(0, table)]).expect("it is the only one");
     for (key, result) in keys.iter().zip(set.multi_get(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())) {
         match result {
             Ok(value) => assert_eq!(value.as_deref(), contents.get(key).and_then(Option::as_deref), "{key:?}"),

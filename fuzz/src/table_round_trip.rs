@@ -105,7 +105,7 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
 
 /// Checks that a set of the tables returns the newest entry of each key.
 fn together(tables: Vec<Table>, newest: &Contents) {
-    let set = TableSet::new(tables);
+    let set = TableSet::new((0..).zip(tables.into_iter().rev())).expect("ages differ");
     for instructions in InstructionSet::available() {
         simd::select(instructions).expect("it is available");
         ask_all(&set, newest);

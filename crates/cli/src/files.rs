@@ -302,11 +302,11 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// with the hash of the newest table.
 pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
     if input::is_standard(path) {
-        return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
+        return Ok((TableSet::new([(0, open_table(path, reading)?)])?, vec![path.to_owned()]));
     }
     // Tables of other engines are the likely reason if the names do not tell an order.
     let paths = tables_newest_first(path).map_err(|problem| foreign_in(path).unwrap_or(problem))?;
-    match TableSet::open(&paths, &read_options(reading)) {
+    match TableSet::open((0..).zip(paths.iter().rev()), &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
         // Looked for only after a failure, so that sound tables are not opened twice.
         Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),

@@ -172,7 +172,7 @@ fn merge<'a>(mut sources: Vec<Source<'a>>, range: KeyRange<'a>) -> impl Iterator
     std::iter::from_fn(move || next().transpose()).take_while(is_inside)
 }
 
-/// Returns all tables, the newest first, with their levels.
+/// Returns all tables with their levels.
 fn tables(view: &FilterView<Table>) -> impl Iterator<Item = (u32, &Arc<Table>)> {
     view.levels().flat_map(|level| view.files(level).map(move |table| (level, table)))
 }
@@ -188,13 +188,18 @@ impl Engine {
     fn open(directory: &Path, store: &FilterStore) -> Fallible<Self> {
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
         let (mut edit, mut maps) = (ViewEdit::new(), Vec::new());
-        // The manifest lists the newest first, like a view. An edit adds the oldest first.
-        for line in manifest.lines().rev() {
-            let (level, id) = line.split_once(' ').ok_or("a line of the manifest has no level")?;
-            match level {
-                "map" => maps.extend(Self::open_map(directory, FileId::from_fingerprint(id.parse()?), store)),
-                level => edit = edit.add(level.parse()?, Arc::new(Table::open(directory, id.parse()?, store)?)),
-            }
+        for line in manifest.lines() {
+            let open =
+                |id: &str| Ok::<_, Box<dyn std::error::Error>>(Table::open(directory, id.parse()?, store)?.into());
+            edit = match *line.split(' ').collect::<Vec<_>>() {
+                ["0", age, id] => edit.add_to_level_0(age.parse()?, open(id)?),
+                ["map", id] => {
+                    maps.extend(Self::open_map(directory, FileId::from_fingerprint(id.parse()?), store));
+                    edit
+                }
+                [level, id] => edit.add(level.parse()?, open(id)?),
+                _ => return Err("a line of the manifest is damaged".into()),
+            };
         }
         let view = FilterView::new(store).edited(edit)?;
         // A map that is refused leaves the tables to their filters.
@@ -208,7 +213,9 @@ impl Engine {
     }
 
     fn publish(&mut self, view: FilterView<Table>) -> Fallible<()> {
-        let tables = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id));
+        let level_0 = view.level_0().map(|(age, table)| format!("0 {age} {}\n", table.id));
+        let others = tables(&view).filter(|(level, _)| *level > 0);
+        let tables = level_0.chain(others.map(|(level, table)| format!("{level} {}\n", table.id)));
         let maps = view.maps().map(|map| format!("map {}\n", map.index().map_id().fingerprint()));
         fs::write(self.directory.join("MANIFEST"), tables.chain(maps).collect::<String>())?;
         self.view = view;
@@ -244,7 +251,8 @@ impl Engine {
         self.memtable.insert(key, value);
         if self.memtable.len() == TABLE_ENTRIES / 4 {
             let entries: Vec<Entry> = std::mem::take(&mut self.memtable).into_iter().collect();
-            self.apply(ViewEdit::new().add(0, self.write_table(0, &entries)?))?;
+            let table = self.write_table(0, &entries)?;
+            self.apply(ViewEdit::new().add_to_level_0(self.view.next_age(), table))?;
         }
         let is_full = |level: &u32| self.view.files(*level).count() > MAX_TABLES_PER_LEVEL;
         (0..LAST_LEVEL).find(is_full).map_or(Ok(()), |level| self.compact(level))

@@ -35,7 +35,7 @@ use super::source::FilterSource;
 /// let file = Arc::new(store.open(metadata, bytes));
 ///
 /// // The files at one time, and the files that a lookup must read.
-/// let view = FilterView::new(&store).edited(ViewEdit::new().add(0, file))?;
+/// let view = FilterView::new(&store).edited(ViewEdit::new().add(1, file))?;
 /// assert!(view.candidates(&2_u32.to_be_bytes()).next_file().is_some());
 /// assert!(view.candidates(&20_001_u32.to_be_bytes()).next_file().is_none(), "above the largest key");
 /// # Ok::<(), sstfilter_store::ViewError>(())

@@ -30,7 +30,7 @@
 //! };
 //! let (old, new) = (file(&[b"t041:1", b"t042:1"]), file(&[b"t042:1", b"t043:2"]));
 //!
-//! let edit = ViewEdit::new().add(0, old).add(0, new.clone()); // the newest last
+//! let edit = ViewEdit::new().add_to_level_0(1, old).add_to_level_0(2, new.clone()); // by age
 //! let view = FilterView::new(&store).edited(edit)?; // another lookup may go on in the view before
 //! let mut candidates = view.candidates(b"t042:1"); // the newest first
 //! while let Some(file) = candidates.next_file() {

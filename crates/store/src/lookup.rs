@@ -145,7 +145,7 @@ impl<F> FilterView<F> {
 ///     Arc::new(store.open(metadata, bytes))
 /// };
 /// let (old, new) = (file(&["apple", "melon"]), file(&["banana", "plum"]));
-/// let view = FilterView::new(&store).edited(ViewEdit::new().add(0, old.clone()).add(0, new))?;
+/// let view = FilterView::new(&store).edited(ViewEdit::new().add_to_level_0(1, old.clone()).add_to_level_0(2, new))?;
 ///
 /// let mut candidates = view.candidates(b"melon");
 /// let first = candidates.next_file().expect("a file has it");

@@ -154,6 +154,14 @@ fn processor_time() -> Duration {
 
 thread_local!(static START: Instant = Instant::now());
 
+/// Adds a table. The age of a table at level 0 is the number of its flush, which the manifest has.
+fn add(edit: ViewEdit<OpenTable>, level: u32, table: Arc<OpenTable>) -> ViewEdit<OpenTable> {
+    match table.filters.writes() {
+        Some(flush) if level == 0 => edit.add_to_level_0(flush.last().get(), table),
+        _ => edit.add(level, table),
+    }
+}
+
 struct Engine {
     directory: PathBuf,
     store: FilterStore,
@@ -176,7 +184,7 @@ impl Engine {
         let store = FilterStore::default().without_filters();
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
         let (mut epoch, mut flushed, mut tables, mut ids) = (1, None, BTreeMap::new(), Vec::new());
-        for (number, line) in manifest.lines().enumerate() {
+        for line in manifest.lines() {
             match *line.split(' ').collect::<Vec<_>>() {
                 ["epoch", last] => epoch = last.parse::<u32>()? + 1,
                 ["flushed", last] => flushed = Some(WriteId::from_stored(last.parse()?)),
@@ -184,8 +192,7 @@ impl Engine {
                 ["table", id, level, first, last, description] => {
                     let [first, last] = [first, last].map(|write| write.parse().map(WriteId::from_stored));
                     let writes = Writes::new(first?, last?).ok_or("the writes of a table descend")?;
-                    // In the order of lines, because the tables of level 0 come in the order of their age.
-                    tables.insert(id, (number, level.parse()?, writes, description));
+                    tables.insert(id, (level.parse()?, writes, description));
                 }
                 ["remove", id] => {
                     tables.remove(id);
@@ -194,11 +201,10 @@ impl Engine {
                 _ => return Err("a line of the manifest is damaged".into()),
             }
         }
-        let (mut edit, mut tables) = (ViewEdit::new(), tables.into_values().collect::<Vec<_>>());
-        tables.sort_by_key(|(number, ..)| *number);
-        for (_, level, writes, description) in tables {
+        let mut edit = ViewEdit::new();
+        for (level, writes, description) in tables.into_values() {
             let bytes = unhex(description)?;
-            edit = edit.add(level, OpenTable::open(directory, FilterMetadata::decode(&bytes)?, writes)?);
+            edit = add(edit, level, OpenTable::open(directory, FilterMetadata::decode(&bytes)?, writes)?);
         }
         let options = MapOptions::for_entries(max_entries, FalsePositiveRate::ONE_PERCENT)?;
         let (compaction, maps) = (Cost::default(), Cost::default());
@@ -319,7 +325,7 @@ impl Engine {
         flushed: Option<WriteId>,
     ) -> Fallible<()> {
         let edit = old.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.remove(*level, table));
-        let edit = new.iter().fold(edit, |edit, (level, table)| edit.add(*level, table.clone()));
+        let edit = new.iter().fold(edit, |edit, (level, table)| add(edit, *level, table.clone()));
         let view = self.view.edited(edit)?;
         let gone = old.iter().map(|(_, table)| format!("remove {}\n", table.id.fingerprint()));
         let added = new.iter().filter_map(|(level, table)| {

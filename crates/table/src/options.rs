@@ -232,7 +232,7 @@ impl TableOptions {
     ///     }
     ///     Table::open_source(bytes::Bytes::from(builder.finish()?.0), &options)
     /// };
-    /// let tables = TableSet::new(vec![table(["t041", "t043"])?, table(["t041", "t042"])?]).snapshot();
+    /// let tables = TableSet::new([(2, table(["t041", "t043"])?), (1, table(["t041", "t042"])?)]).unwrap().snapshot();
     ///
     /// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
     /// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: only key bounds decide");

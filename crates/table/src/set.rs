@@ -1,6 +1,8 @@
 //! Sets of tables that change while they are read.
 
+use core::cmp::Reverse;
 use core::iter::FusedIterator;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +22,8 @@ use super::{Lookup, Table, TableError, TableOptions, TableStats};
 /// The tables of a store. Edits change the set, while readers continue on their snapshots.
 ///
 /// A lookup hashes its key once, and checks key bounds and filters from table to table, until the newest one that has
-/// an entry for the key. A tombstone is an entry. A list of tables, newest first, is only level 0; the tables of other
-/// levels do not overlap ([`FilterView`]).
+/// an entry for the key. A tombstone is an entry. Tables of level 0 may overlap, and have ages; those of other levels do not
+/// overlap ([`FilterView`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -40,7 +42,7 @@ use super::{Lookup, Table, TableError, TableOptions, TableStats};
 /// let old = table(&[(b"a", Some(b"1")), (b"b", Some(b"2")), (b"c", Some(b"3"))])?;
 /// let new = table(&[(b"a", Some(b"4")), (b"b", None)])?;
 ///
-/// let set = TableSet::new(vec![new, old]);
+/// let set = TableSet::new([(1, old), (2, new)]).unwrap(); // by age
 /// assert_eq!(set.get(b"a")?, Some(Bytes::from_static(b"4")));
 /// assert_eq!(set.get(b"b")?, None);
 /// assert_eq!(set.get(b"c")?, Some(Bytes::from_static(b"3")));
@@ -62,44 +64,48 @@ pub struct TableSnapshot {
 }
 
 impl TableSet {
-    /// Returns a set of `tables`, newest first, at level 0. Probes filters together for all tables that were opened
-    /// with the same options as the newest.
-    #[must_use]
-    pub fn new(tables: Vec<Table>) -> Self {
-        let store = tables.first().map_or_else(FilterStore::default, |table| table.store.clone());
-        // Oldest first, because each added table becomes the newest of level 0.
-        let edit = tables.into_iter().rev().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
-        let view = FilterView::new(&store);
-        // Cannot fail: new tables always fit level 0.
-        let view = view.edited(edit).unwrap_or(view);
-        Self {
-            current: ArcSwap::from_pointee(TableSnapshot { view }),
-            writer: Mutex::default(),
-            map_writer: Mutex::default(),
-        }
-    }
-
-    /// Opens the tables at `paths`, newest first. Without a hasher in `options`, reads all of them with the hasher that
-    /// the newest table describes.
+    /// Returns a set of tables at level 0, each with its age: a table of greater age is newer. Probes filters together
+    /// for all tables that were opened with the same options as the newest.
     ///
     /// # Errors
     ///
-    /// The errors of [`Table::open`], for the first table that fails. With [`TableOptions::reject_foreign_filters`],
-    /// also an error for a filter that the set does not use.
+    /// [`ViewError`] if two tables have the same age.
+    pub fn new(tables: impl IntoIterator<Item = (u64, Table)>) -> Result<Self, ViewError> {
+        let tables: Vec<_> = tables.into_iter().collect();
+        let newest = tables.iter().max_by_key(|(age, _)| *age);
+        let store = newest.map_or_else(FilterStore::default, |(_, table)| table.store.clone());
+        let add = |edit: ViewEdit<Table>, (age, table)| edit.add_to_level_0(age, Arc::new(table));
+        let view = FilterView::new(&store).edited(tables.into_iter().fold(ViewEdit::new(), add))?;
+        Ok(Self {
+            current: ArcSwap::from_pointee(TableSnapshot { view }),
+            writer: Mutex::default(),
+            map_writer: Mutex::default(),
+        })
+    }
+
+    /// Opens tables by their paths, each with its [age](Self::new). Without a hasher in `options`, reads all of them
+    /// with the hasher that the newest table describes.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Table::open`], for the newest table that fails; [`TableError::Io`] if two have the same age.
+    /// With [`TableOptions::reject_foreign_filters`], also an error for a filter that the set does not use.
     pub fn open<P: AsRef<Path>>(
-        paths: impl IntoIterator<Item = P>,
+        paths: impl IntoIterator<Item = (u64, P)>,
         options: &TableOptions,
     ) -> Result<Self, TableError> {
         let mut options = options.clone();
-        let mut tables: Vec<Table> = Vec::new();
-        for path in paths {
+        let (mut paths, mut tables) = (paths.into_iter().collect::<Vec<_>>(), Vec::new());
+        paths.sort_by_key(|(age, _)| Reverse(*age));
+        for (age, path) in paths {
             let table = Table::open(path, &options)?;
             if options.hasher.is_none() {
                 (options.store, options.hasher) = (table.store.clone(), Some(table.store.filters().hasher().clone()));
             }
-            tables.push(table);
+            tables.push((age, table));
         }
-        let set = Self::new(tables);
+        let failed = |error| TableError::Io { context: "open tables", path: None, source: io::Error::other(error) };
+        let set = Self::new(tables).map_err(failed)?;
         // Checked at the end: a later table may have shown that the common hasher does not match its description.
         let snapshot = set.snapshot();
         let problem = snapshot.tables(0).filter_map(|table| table.filter_problem()).find(TableError::is_foreign_filter);
@@ -132,8 +138,8 @@ impl TableSet {
     ///     Ok(Arc::new(Table::open_source(Bytes::from(builder.finish()?.0), &TableOptions::default())?))
     /// };
     /// let (old, new) = (table(b"apple", b"1")?, table(b"apple", b"2")?);
-    /// let set = TableSet::new(Vec::new());
-    /// set.apply(ViewEdit::new().add(0, old.clone()).add(0, new.clone()))?;
+    /// let set = TableSet::new([])?;
+    /// set.apply(ViewEdit::new().add_to_level_0(1, old.clone()).add_to_level_0(2, new.clone()))?;
     /// assert_eq!(set.get(b"apple")?, Some(Bytes::from_static(b"2")));
     ///
     /// // A compaction: both tables become one at level 1.
@@ -175,8 +181,10 @@ impl TableSet {
     /// [`FilterView::filters`], and pass it to [`set_maps`](Self::set_maps).
     ///
     /// ```
+    /// use std::sync::Arc;
     /// use sstfilter::FalsePositiveRate;
     /// use sstfilter_map::MapOptions;
+    /// use sstfilter_store::ViewEdit;
     /// use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSet};
     ///
     /// let table = |numbers: core::ops::Range<u32>| -> Result<Table, TableError> {
@@ -184,7 +192,9 @@ impl TableSet {
     ///     numbers.into_iter().try_for_each(|number| builder.add(&number.to_be_bytes(), b"value"))?;
     ///     Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())
     /// };
-    /// let set = TableSet::new((0..70).map(|n| table(n * 1_000..n * 1_000 + 1_000)).collect::<Result<_, _>>()?);
+    /// let set = TableSet::new([])?;
+    /// let tables = (0..70).map(|n| table(n * 1_000..n * 1_000 + 1_000)).collect::<Result<Vec<_>, _>>()?;
+    /// set.apply(tables.into_iter().fold(ViewEdit::new(), |edit, table| edit.add(1, Arc::new(table))))?;
     ///
     /// // At most 10 million keys in all tables together.
     /// set.update_map(MapOptions::for_entries(10_000_000, FalsePositiveRate::ONE_PERCENT)?)?;
@@ -273,7 +283,7 @@ impl TableSnapshot {
     /// ```
     /// use sstfilter_table::TableSet;
     ///
-    /// let values = TableSet::new(Vec::new()).multi_get(&[b"a", b"b"]);
+    /// let values = TableSet::new([]).unwrap().multi_get(&[b"a", b"b"]);
     /// assert!(values.iter().all(|value| matches!(value, Ok(None))));
     /// ```
     #[must_use]
@@ -335,7 +345,7 @@ impl TableSnapshot {
     ///     let bytes = Bytes::from(builder.finish()?.0);
     ///     tables.push(Table::open_source(bytes, &TableOptions::default())?);
     /// }
-    /// let tables = TableSet::new(tables).snapshot();
+    /// let tables = TableSet::new((0..).zip(tables)).unwrap().snapshot();
     ///
     /// let (from, to) = (5_003_500_u32.to_be_bytes(), 5_005_500_u32.to_be_bytes());
     /// let found = tables.range(&from..&to);
@@ -363,7 +373,7 @@ impl TableSnapshot {
     /// builder.add(b"t042:a", b"2")?;
     /// builder.add(b"t042:b", b"3")?;
     /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
-    /// let tables = TableSet::new(vec![table]).snapshot();
+    /// let tables = TableSet::new([(0, table)]).unwrap().snapshot();
     ///
     /// let found: Result<Vec<_>, _> = tables.scan_prefix(b"t042:").collect();
     /// assert_eq!(found?, [("t042:a".into(), "2".into()), ("t042:b".into(), "3".into())]);

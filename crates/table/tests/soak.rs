@@ -365,7 +365,7 @@ impl Writer {
         } else {
             options
         };
-        let set = TableSet::open(self.files.iter().map(|&file| self.path(file)), &options).unwrap();
+        let set = TableSet::open((0..).zip(self.files.iter().rev().map(|&file| self.path(file))), &options).unwrap();
         Version {
             number: self.published,
             set: set.snapshot(),

@@ -48,7 +48,7 @@ impl Ours {
             writer.finish()?;
             Ok(Table::open(&path, &reading)?)
         });
-        let set = TableSet::new(tables.collect::<Result<Vec<Table>>>()?);
+        let set = TableSet::new((0..).zip(tables.collect::<Result<Vec<Table>>>()?))?;
         if name == OURS_MAPPED {
             set.update_map(MapOptions::for_entries(data.scenario.keys() as u64, FalsePositiveRate::ONE_PERCENT)?)?;
         }

@@ -116,7 +116,10 @@ fn measure_design(
     budget: &FilterBudget,
     design: usize,
 ) -> anyhow::Result<DesignFigures> {
-    let set = TableSet::open(&files.paths, &TableOptions::default().with_filter_budget(budget.clone()))?;
+    let set = TableSet::open(
+        (0..).zip(files.paths.iter().rev()),
+        &TableOptions::default().with_filter_budget(budget.clone()),
+    )?;
     for &name in names {
         let (key, _) = keys.absent.entry(name);
         ensure!(set.get(key)?.is_none(), "{}: found, but was never written", key.escape_ascii());

@@ -181,10 +181,8 @@ impl<'a> Deal<'a> {
 
     fn measure(&self, method: Method, directory: &Path) -> anyhow::Result<ScanFigures> {
         let filter_bytes = self.write(method, directory)?;
-        // The newest first, which was written last.
-        let path = |file: usize| directory.join(files::table_name(file as u64));
-        let paths: Vec<_> = (1..=FILES).rev().map(path).collect();
-        let set = TableSet::open(&paths, &method.read_options())?;
+        let file = |number: u64| (number, directory.join(files::table_name(number)));
+        let set = TableSet::open((1..=FILES as u64).map(file), &method.read_options())?;
         let set = set.snapshot();
         // Loads every table's index, which then stays in memory, so that scans count only data blocks.
         for table in set.tables(0) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sstfilter::internal::CacheResidency;
 use sstfilter_range::internal::{KeyHeads, SharedPrefix};
 
-use crate::chunk::{Age, Chunk, Member, max_files, prefix_of};
+use crate::chunk::{Chunk, Member, max_files, prefix_of};
 use crate::config::Config;
 use crate::file::FileFilters;
 use crate::state::FileState;
@@ -51,13 +51,23 @@ pub enum ViewError {
         /// The position of the removal or replacement in the edit.
         position: usize,
     },
-    /// The edit adds a file that is already at the level, or adds it twice; or it removes a file of level 0, adds it
-    /// again, and adds others, so that it is not clear which is newer.
+    /// The edit adds a file that is already at the level, or adds it twice.
     Duplicate {
         /// The level.
         level: u32,
         /// The position of the addition or replacement in the edit.
         position: usize,
+    },
+    /// The edit adds a file to level 0 without an age: call
+    /// [`add_to_level_0`](super::ViewEdit::add_to_level_0) instead.
+    NoAge {
+        /// The position of the addition in the edit.
+        position: usize,
+    },
+    /// Two files of level 0 would have the same age, so that it is not clear which is newer.
+    DuplicateAge {
+        /// The age.
+        age: u64,
     },
     /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
     /// Files with range tombstones or unknown bounds are not compared: every lookup tests each of them, in no order of
@@ -83,6 +93,12 @@ impl fmt::Display for ViewError {
                 f,
                 "edit: expected change {position} to add a file that is new at level {level}, got one already there"
             ),
+            Self::NoAge { position } => {
+                write!(f, "edit: expected change {position} to add a file to level 0 with an age, got none")
+            }
+            Self::DuplicateAge { age } => {
+                write!(f, "edit: expected files of level 0 to have different ages, got two of age {age}")
+            }
             Self::Overlap { level, largest, smallest } => write!(
                 f,
                 "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"",
@@ -96,7 +112,7 @@ impl fmt::Display for ViewError {
 impl core::error::Error for ViewError {}
 
 /// The changes of one level: the files that leave, by their addresses, and the added files with their positions in the
-/// edit. Later ones are newer.
+/// edit.
 pub(crate) type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
 
 /// A file that leaves a level.
@@ -175,15 +191,11 @@ impl<F> Level<F> {
         Some((false, self.loose.iter().position(has_it)?))
     }
 
-    /// Makes the added files the newest ones, and gives the age of a file to the one that replaces it.
-    pub(crate) fn set_ages(&self, (leaving, added): &mut LevelChange<F>)
+    /// Gives the age of a file to the one that replaces it.
+    pub(crate) fn set_ages(&self, (leaving, _): &mut LevelChange<F>)
     where
         F: AsRef<FileFilters>,
     {
-        let newest = self.loose.first().map_or(0, |chunk| chunk.age(0).0);
-        for (age, (_, member)) in (newest + 1..).zip(added) {
-            member.age = Age(age);
-        }
         let chunks = || self.loose.iter().flat_map(|chunk| (0..).zip(&chunk.files).map(move |at| (chunk, at)));
         for Leaving { file, by, .. } in leaving.values_mut() {
             let Some((_, by)) = by else { continue };
@@ -206,13 +218,6 @@ impl<F> Level<F> {
         for &Leaving { position, ref file, .. } in leaving.values() {
             let place = self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })?;
             self.touch(place, &mut touched);
-        }
-        if level == OVERLAPPING && !added.is_empty() {
-            let stays =
-                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.file, &leaving.file));
-            if let Some((position, _)) = leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
-                return Err(ViewError::Duplicate { level, position: *position });
-            }
         }
         let (mut left, mut joined, mut seen) = (self.left, self.joined, HashSet::new());
         for &(position, Member { ref file, ref state, .. }) in coming.iter().copied() {
@@ -293,7 +298,7 @@ impl<F> Level<F> {
                 Some(members) => run.extend(members),
                 None if (1..max_files(!is_sorted) / 2).contains(&run.len()) => run.extend(chunk.members()),
                 None => {
-                    self.cut_into(&mut chunks, &mut run, chunk.core.files.first(), (prefix, config))?;
+                    self.cut_into(&mut chunks, &mut run, Some(chunk), (prefix, config))?;
                     chunks.push(chunk.clone());
                 }
             }
@@ -304,13 +309,30 @@ impl<F> Level<F> {
         Ok(chunks)
     }
 
-    /// Appends the members of `run` to `chunks`; `next` follows them. Fails if neighbours in the order of keys overlap.
-    /// A file may not begin with the key at which its predecessor ends: both could contain that key.
+    fn check_neighbours(&self, pair: &[&Member<F>], is_sorted: bool) -> Result<(), ViewError> {
+        let [one, other] = *pair else { return Ok(()) };
+        if !is_sorted {
+            let is_same = self.number == OVERLAPPING && one.age == other.age;
+            return if is_same { Err(ViewError::DuplicateAge { age: one.age.0 }) } else { Ok(()) };
+        }
+        let bounds = [one, other].map(|member| member.state.metadata.bounds.keys());
+        match bounds {
+            [Some([_, largest]), Some([smallest, _])] if largest >= smallest => {
+                let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
+                Err(ViewError::Overlap { level: self.number, largest, smallest })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends the members of `run` to `chunks`; `next` follows them. Fails if neighbours at level 0 have the same age,
+    /// or neighbours in the order of keys overlap. A file may not begin with the key at which its predecessor ends: both
+    /// could contain that key.
     fn cut_into(
         &self,
         chunks: &mut Vec<Arc<Chunk<F>>>,
         run: &mut Vec<Member<F>>,
-        next: Option<&Arc<FileState>>,
+        next: Option<&Arc<Chunk<F>>>,
         (prefix, config): (&Arc<SharedPrefix>, Option<&Config>),
     ) -> Result<(), ViewError>
     where
@@ -325,20 +347,10 @@ impl<F> Level<F> {
         {
             run.splice(0..0, before.members());
         }
-        // Without a configuration these are sorted chunks; only their files must not overlap.
-        if config.is_none() {
-            let before = chunks.last().and_then(|chunk| chunk.core.files.last());
-            let around = before.into_iter().chain(run.iter().map(|member| &member.state)).chain(next);
-            let bounds: Vec<_> = around.filter_map(|state| state.metadata.bounds.keys()).collect();
-            for pair in bounds.windows(2) {
-                if let [[_, largest], [smallest, _]] = *pair
-                    && largest >= smallest
-                {
-                    let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
-                    return Err(ViewError::Overlap { level: self.number, largest, smallest });
-                }
-            }
-        }
+        let before = chunks.last().and_then(|chunk| chunk.members().last());
+        let next = next.and_then(|chunk| chunk.members().next());
+        let around: Vec<_> = before.iter().chain(&*run).chain(&next).collect();
+        around.windows(2).try_for_each(|pair| self.check_neighbours(pair, config.is_none()))?;
         chunks.extend(Chunk::cut(run, prefix, config));
         run.clear();
         Ok(())

@@ -52,10 +52,8 @@ pub struct FilterView<F> {
 
 /// The files that a flush or a compaction adds and removes at once.
 ///
-/// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
-/// is their age: added files are newer than the existing ones, and the later of two additions is the newer.
-/// [`replace`](Self::replace) gives a file's place to another file. An edit that removes a file and adds it again, and
-/// adds no other, keeps its place as well. Files are compared by their [`Arc`].
+/// All removals of an edit come before its additions, in whatever order they were called. Files are compared by their
+/// [`Arc`].
 #[derive(Debug)]
 pub struct ViewEdit<F> {
     /// In the order of calls.
@@ -68,6 +66,8 @@ struct Change<F> {
     level: u32,
     leaves: Option<Arc<F>>,
     comes: Option<Arc<F>>,
+    /// The age of an addition to level 0.
+    age: Option<u64>,
 }
 
 impl<F> Default for ViewEdit<F> {
@@ -83,24 +83,30 @@ impl<F> ViewEdit<F> {
         Self::default()
     }
 
-    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is reopened adds the files of level 0
-    /// from the oldest to the newest, the reverse of [`FilterView::files`].
+    /// Adds a file to a level other than 0, whose files do not overlap.
     #[must_use]
     pub fn add(self, level: u32, file: Arc<F>) -> Self {
-        self.with(Change { level, leaves: None, comes: Some(file) })
+        self.with(Change { level, leaves: None, comes: Some(file), age: None })
+    }
+
+    /// Adds a file to level 0, whose files may overlap: a file of greater age is newer, in whatever order files are
+    /// added. Pass the number of the flush, a file number, or [`FilterView::next_age`], and store it in the manifest.
+    #[must_use]
+    pub fn add_to_level_0(self, age: u64, file: Arc<F>) -> Self {
+        self.with(Change { level: OVERLAPPING, leaves: None, comes: Some(file), age: Some(age) })
     }
 
     /// Removes a file from its level.
     #[must_use]
     pub fn remove(self, level: u32, file: &Arc<F>) -> Self {
-        self.with(Change { level, leaves: Some(file.clone()), comes: None })
+        self.with(Change { level, leaves: Some(file.clone()), comes: None, age: None })
     }
 
-    /// Removes a file, and adds another in its place. At level 0 the place is its age: if neighbours are merged into
-    /// one file, replace one of them with it and remove the others.
+    /// Removes a file, and adds another in its place. At level 0 it keeps the age: if neighbours are merged into one
+    /// file, replace one of them with it and remove the others.
     #[must_use]
     pub fn replace(self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
-        self.with(Change { level, leaves: Some(file.clone()), comes: Some(by) })
+        self.with(Change { level, leaves: Some(file.clone()), comes: Some(by), age: None })
     }
 
     fn with(mut self, change: Change<F>) -> Self {
@@ -146,6 +152,18 @@ impl<F> FilterView<F> {
         self.level(level).into_iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files)
     }
 
+    /// Returns the files of level 0 with their ages, from the newest to the oldest. Ages belong into the manifest.
+    pub fn level_0(&self) -> impl Iterator<Item = (u64, &Arc<F>)> {
+        let chunks = self.level(OVERLAPPING).into_iter().flat_map(|level| level.chunks());
+        chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place).0, file)))
+    }
+
+    /// Returns an age above those of all files of level 0, for an engine whose files have no numbers that ascend.
+    #[must_use]
+    pub fn next_age(&self) -> u64 {
+        self.level_0().next().map_or(0, |(newest, _)| newest.saturating_add(1))
+    }
+
     /// Returns what was counted for the files of a level while they were in it, including files that have left. Counts
     /// of older views for a file that has left are missing; for a file that moved to another level, they count there.
     #[must_use]
@@ -178,9 +196,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// [`ViewError`] if the edit does not fit the view.
     pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
-        let member = |file: Arc<F>| {
+        let member = |file: Arc<F>, age: Option<u64>| {
             let state = file.as_ref().as_ref().state.clone();
-            Member { file, state, age: Age::default() }
+            Member { file, state, age: Age(age.unwrap_or_default()) }
         };
         let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
         let writes = self.writes.clone().filter(|set| self.find_lost_key(set, coming).is_none());
@@ -189,24 +207,21 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         }
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         // All removals first, because an addition may name a file that the edit also removes.
-        for (position, Change { level, leaves, comes }) in edit.changes.iter().enumerate() {
+        for (position, Change { level, leaves, comes, age }) in edit.changes.iter().enumerate() {
             let Some(file) = leaves else { continue };
-            let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone())));
+            let by = comes.as_ref().filter(|_| *level == OVERLAPPING).map(|by| (position, member(by.clone(), *age)));
             let (leaving, _) = changes.entry(*level).or_default();
             let twice = leaving.insert(Arc::as_ptr(file), Leaving { position, file: file.clone(), by });
             if twice.is_some() {
                 return Err(ViewError::NotAtLevel { level: *level, position });
             }
         }
-        for (position, Change { level, leaves, comes }) in edit.changes.into_iter().enumerate() {
-            let Some(file) = comes else { continue };
-            let (leaving, added) = changes.entry(level).or_default();
-            match leaving.get_mut(&Arc::as_ptr(&file)) {
-                _ if leaves.is_some() && level == OVERLAPPING => {}
-                // Removed and added again: at level 0 the file keeps its place.
-                Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
-                _ => added.push((position, member(file))),
+        for (position, Change { level, leaves, comes, age }) in edit.changes.into_iter().enumerate() {
+            let Some(file) = comes.filter(|_| leaves.is_none() || level != OVERLAPPING) else { continue };
+            if level == OVERLAPPING && age.is_none() {
+                return Err(ViewError::NoAge { position });
             }
+            changes.entry(level).or_default().1.push((position, member(file, age)));
         }
         let mut levels: BTreeMap<u32, Arc<Level<F>>> =
             self.levels.iter().map(|level| (level.number, level.clone())).collect();

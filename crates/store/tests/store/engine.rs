@@ -184,9 +184,24 @@ pub(crate) fn unfiltered<'a>(
     Arc::new(File::new(keys.into_iter().collect(), Disk::new(Bytes::new()), filters))
 }
 
+/// Adds a file as the newest of level 0, or to another level.
+pub(crate) trait AddNewest<F> {
+    fn add_newest(self, level: u32, file: Arc<F>) -> Self;
+}
+
+impl<F> AddNewest<F> for ViewEdit<F> {
+    fn add_newest(self, level: u32, file: Arc<F>) -> Self {
+        static AGE: AtomicU64 = AtomicU64::new(0);
+        match level {
+            0 => self.add_to_level_0(AGE.fetch_add(1, Ordering::Relaxed), file),
+            _ => self.add(level, file),
+        }
+    }
+}
+
 /// Returns a view of files that are added one after the other.
 pub(crate) fn view_of(store: &FilterStore, files: &[(u32, &Arc<File>)]) -> FilterView<File> {
-    let add = |edit: ViewEdit<File>, (level, file): &(u32, &Arc<File>)| edit.add(*level, Arc::clone(file));
+    let add = |edit: ViewEdit<File>, (level, file): &(u32, &Arc<File>)| edit.add_newest(*level, Arc::clone(file));
     FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
 }
 

@@ -10,7 +10,9 @@ use sstfilter::{BlockError, FileId, Filters, KeyHasher, SecretSeed};
 use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions};
 use sstfilter_store::{FilterBudget, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
 
-use crate::engine::{File, Key, all_candidates, file, file_with, is_candidate, numbered, unfiltered, view_of};
+use crate::engine::{
+    AddNewest, File, Key, all_candidates, file, file_with, is_candidate, numbered, unfiltered, view_of,
+};
 
 type Map = Arc<FileMap<Bytes>>;
 
@@ -53,7 +55,10 @@ fn covered_and_uncovered_files_come_in_the_order_of_their_age() {
     let view = with_map(&view_of(&store, &[(1, &level_1), (0, &old), (0, &middle)]));
     // Between covered files comes one that replaced a covered file.
     let replacement = new(5);
-    let edit = ViewEdit::new().add(0, new_one.clone()).replace(0, &middle, replacement.clone()).add(0, newest.clone());
+    let edit = ViewEdit::new()
+        .add_newest(0, new_one.clone())
+        .replace(0, &middle, replacement.clone())
+        .add_newest(0, newest.clone());
     let view = view.edited(edit).unwrap();
     let expected = [&newest, &new_one, &replacement, &old, &level_1].map(Arc::as_ptr);
     assert_eq!(found(&view, &key(7)), expected);
@@ -207,7 +212,7 @@ fn a_map_is_due_when_files_have_come_or_gone_or_were_searched_in_vain() {
     assert_eq!(view.needs_map(&policy), None);
     assert_eq!(view.needs_map(&policy.with_max_uncovered_files(7)), Some(MapReason::UncoveredFiles(8)));
     let add = |view: &FilterView<File>, files: &[Arc<File>]| {
-        view.edited(files.iter().fold(ViewEdit::new(), |edit, file| edit.add(0, file.clone()))).unwrap()
+        view.edited(files.iter().fold(ViewEdit::new(), |edit, file| edit.add_newest(0, file.clone()))).unwrap()
     };
     let view = with_map(&add(&view, &files[8..20]));
     assert_eq!(view.needs_map(&policy), None);
@@ -326,7 +331,7 @@ fn maps_are_merged_beside_readers() {
         for file in &files[32..] {
             let (view, count) = current.read().clone();
             let map = map_of(&view);
-            let added = view.edited(ViewEdit::new().add(0, file.clone())).unwrap();
+            let added = view.edited(ViewEdit::new().add_newest(0, file.clone())).unwrap();
             *current.write() = (added.clone(), count + 1);
             // The map was written from the view before.
             *current.write() = (added.with_maps(&[map]).unwrap(), count + 1);
@@ -361,8 +366,8 @@ fn a_file_that_stays_beside_one_that_replaces_a_covered_file_leaves_covered_file
     let new = |number: u32| file(&store, numbered([7, 100 + number]));
     let (old, covered, stays, by) = (new(1), new(2), new(3), new(4));
     let view = with_map(&view_of(&store, &[(0, &old), (0, &covered)]));
-    let view = view.edited(ViewEdit::new().add(0, stays.clone())).unwrap();
-    let edit = ViewEdit::new().remove(0, &stays).add(0, stays.clone()).replace(0, &covered, by.clone());
+    let view = view.edited(ViewEdit::new().add_newest(0, stays.clone())).unwrap();
+    let edit = ViewEdit::new().remove(0, &stays).add_newest(0, stays.clone()).replace(0, &covered, by.clone());
     let view = view.edited(edit).unwrap();
     let uncovered: Vec<_> = view.uncovered_files().map(|(_, file)| Arc::as_ptr(file)).collect();
     assert_eq!(uncovered, [&stays, &by].map(Arc::as_ptr));

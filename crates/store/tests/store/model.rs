@@ -425,13 +425,19 @@ impl World {
 
     fn add_several(&mut self, mut edit: ViewEdit<File>, level: u32, files: &mut Vec<Arc<File>>) -> ViewEdit<File> {
         let count = 1 + self.random.below(if self.has_many_files { 90 } else { 4 });
+        let mut added = Vec::new();
         for _ in 0..count {
             let file = self.new_file();
             if level > 0 && overlaps_with(files, &file) && !self.random.one_in(200) {
                 continue;
             }
-            edit = edit.add(level, file.clone());
-            files.insert(0, file);
+            files.insert(0, file.clone());
+            added.push((self.now.view.next_age() + added.len() as u64, file));
+        }
+        // In any order: ages decide.
+        while !added.is_empty() {
+            let (age, file) = added.swap_remove(self.random.below(added.len()));
+            edit = if level == 0 { edit.add_to_level_0(age, file) } else { edit.add(level, file) };
         }
         edit
     }
@@ -493,11 +499,11 @@ impl World {
             4 if !files.is_empty() => {
                 let file = files.remove(self.random.below(files.len()));
                 let to = u32::try_from(self.random.below(LEVELS as usize)).unwrap();
-                edit = edit.remove(level, &file).add(to, file.clone());
-                if to == level && level == 0 {
-                    // It keeps its place.
-                    return;
-                }
+                edit = edit.remove(level, &file);
+                edit = match to {
+                    0 => edit.add_to_level_0(self.now.view.next_age(), file.clone()),
+                    _ => edit.add(to, file.clone()),
+                };
                 levels.entry(to).or_default().insert(0, file);
             }
             5 if !files.is_empty() => edit = self.reopen(edit, level, files),

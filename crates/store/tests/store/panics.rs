@@ -14,7 +14,9 @@ use sstfilter::{
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
 
-use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
+use crate::engine::{
+    AddNewest, Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of,
+};
 
 /// Whether the engine's code panics now, and how often it was called.
 #[derive(Debug, Default)]
@@ -234,8 +236,13 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
     let view = FilterView::new(&store).edited(view).unwrap();
     let stats = view.level_stats(1);
     // Panics at each call of an edit in turn.
-    let edit =
-        || ViewEdit::new().remove(1, &files[7]).add(0, files[7].clone()).replace(1, &files[9], moody(numbered(92..95)));
+    let edit = || {
+        ViewEdit::new().remove(1, &files[7]).add_newest(0, files[7].clone()).replace(
+            1,
+            &files[9],
+            moody(numbered(92..95)),
+        )
+    };
     let before = switch.calls.load(Ordering::Relaxed);
     view.edited(edit()).unwrap();
     assert!(switch.calls.load(Ordering::Relaxed) > before);
@@ -371,7 +378,7 @@ fn a_policy_that_panics_with_the_first_key_hides_nothing() {
         tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
         let (bytes, metadata) = builder.finish().seal();
         let file = Arc::new(store.open(metadata, bytes));
-        let view = FilterView::new(&store).edited(ViewEdit::new().add(0, file)).unwrap();
+        let view = FilterView::new(&store).edited(ViewEdit::new().add_newest(0, file)).unwrap();
         assert!(view.candidates(b"a").next_file().is_some() && view.candidates(b"b").next_file().is_some());
     }
 }

@@ -12,7 +12,7 @@ use sstfilter_store::{
 
 use crate::common::effort;
 use crate::common::random::Random;
-use crate::engine::{File, all_candidates, file, file_to_be_read, numbered, unfiltered, view_of};
+use crate::engine::{AddNewest, File, all_candidates, file, file_to_be_read, numbered, unfiltered, view_of};
 
 /// What the lookups of a level met, as the engine sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,7 +99,7 @@ fn view(
     let mut keys = |from: u32, to: u32| numbered((from..to).step_by(2).filter(|_| random.one_in(2)));
     for number in 0..70_u32 {
         let from = number * 400 % (NUMBERS - 4_000);
-        edit = edit.add(0, open(store, keys(from, from + 4_000)));
+        edit = edit.add_newest(0, open(store, keys(from, from + 4_000)));
     }
     for number in 0..80_u32 {
         edit = edit.add(1, open(store, keys(number * 500, number * 500 + 500)));

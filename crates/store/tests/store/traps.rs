@@ -19,8 +19,8 @@ use sstfilter_store::{
 
 use crate::common::effort;
 use crate::engine::{
-    Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered, tagged,
-    unfiltered, view_of, with_key_parts,
+    AddNewest, Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered,
+    tagged, unfiltered, view_of, with_key_parts,
 };
 
 fn partitioned(cut: PartitionCut) -> FilterStore {
@@ -162,7 +162,7 @@ fn equal_keys_at_the_ends_of_neighbours_are_an_overlap() {
         let view = view_of(&store, &[(2, first)]);
         let refused = view.edited(ViewEdit::new().add(2, second.clone())).unwrap_err();
         assert!(matches!(refused, ViewError::Overlap { level: 2, .. }), "{refused}");
-        assert!(view.edited(ViewEdit::new().add(0, second.clone())).is_ok());
+        assert!(view.edited(ViewEdit::new().add_newest(0, second.clone())).is_ok());
     }
     assert!(view_of(&store, &[(2, &low)]).edited(ViewEdit::new().add(2, apart)).is_ok());
 }
@@ -356,7 +356,7 @@ fn counts_of_chunks_that_die_are_neither_lost_nor_counted_twice() {
             assert_eq!(all_candidates(&view, &present).len(), files.len());
             let file = &files[usize::try_from(round).unwrap() % files.len()];
             view = view.edited(ViewEdit::new().remove(0, file)).unwrap();
-            view = view.edited(ViewEdit::new().add(0, file.clone())).unwrap();
+            view = view.edited(ViewEdit::new().add_newest(0, file.clone())).unwrap();
         }
         is_done.store(true, Ordering::Relaxed);
     });
@@ -592,7 +592,7 @@ fn edits_that_do_not_fit_are_refused_and_change_nothing() {
             (edit().replace(level, &three, one.clone()), 0),
             (edit().remove(level, &one).replace(level, &one, three.clone()), 1),
             (edit().replace(level, &one, three.clone()).replace(level, &one, three.clone()), 1),
-            (edit().remove(level, &one).add(level, one.clone()).remove(level, &three), 2),
+            (edit().remove(level, &one).add_newest(level, one.clone()).remove(level, &three), 2),
         ];
         for (number, (edit, expected)) in missing.into_iter().enumerate() {
             match view.edited(edit) {
@@ -601,10 +601,10 @@ fn edits_that_do_not_fit_are_refused_and_change_nothing() {
             }
         }
         let duplicate: [(ViewEdit<File>, usize); 4] = [
-            (edit().add(level, one.clone()), 0),
-            (edit().add(level, three.clone()).add(level, three.clone()), 1),
+            (edit().add_newest(level, one.clone()), 0),
+            (edit().add_newest(level, three.clone()).add_newest(level, three.clone()), 1),
             (edit().replace(level, &one, two.clone()), 0),
-            (edit().replace(level, &one, three.clone()).add(level, three.clone()), 1),
+            (edit().replace(level, &one, three.clone()).add_newest(level, three.clone()), 1),
         ];
         for (number, (edit, expected)) in duplicate.into_iter().enumerate() {
             match view.edited(edit) {
@@ -618,27 +618,51 @@ fn edits_that_do_not_fit_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn files_of_level_0_keep_their_age() {
+fn the_age_of_files_of_level_0_decides_and_no_order_of_calls() {
     let store = FilterStore::default();
-    let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..10))).collect();
+    let files: Vec<_> = (0..200).map(|_| file(&store, numbered(0..10))).collect();
     let order = |view: &FilterView<File>| -> Vec<usize> {
         let position = |given: &Arc<File>| files.iter().position(|file| Arc::ptr_eq(file, given)).unwrap();
         let given: Vec<_> = all_candidates(view, &3_u32.to_be_bytes()).iter().map(position).collect();
         assert!(view.files(0).map(position).eq(given.iter().copied()));
         given
     };
-    let view = view_of(&store, &[(0, &files[0]), (0, &files[1]), (0, &files[2])]);
-    assert_eq!(order(&view), [2, 1, 0]);
+    let edit = ViewEdit::new;
+    let add = |edit: ViewEdit<File>, number: usize| edit.add_to_level_0(number as u64 * 10, files[number].clone());
+    // In several edits, and over several chunks.
+    for number in [1, 67, 199] {
+        let added = (0..200).map(|at| at * number % 200).collect::<Vec<_>>();
+        let added = if number == 1 { (0..200).rev().collect() } else { added };
+        let view = added.chunks(70).fold(FilterView::new(&store), |view, added| {
+            view.edited(added.iter().fold(edit(), |edit, number| add(edit, *number))).unwrap()
+        });
+        assert!(order(&view).into_iter().eq((0..200).rev()), "{number}");
+        assert_eq!(view.next_age(), 1_991);
+        // A store that is reopened, from the list that the view gives.
+        let stored: Vec<_> = view.level_0().map(|(age, file)| (age, file.clone())).collect();
+        let again = stored.into_iter().fold(edit(), |edit, (age, file)| edit.add_to_level_0(age, file));
+        assert_eq!(order(&FilterView::new(&store).edited(again).unwrap()), order(&view));
+    }
+    let view = FilterView::new(&store).edited([0, 1, 2].into_iter().fold(edit(), add)).unwrap();
+    assert_eq!(FilterView::<File>::new(&store).next_age(), 0);
     let edited = |edit: ViewEdit<File>| order(&view.edited(edit).unwrap());
-    let again = || ViewEdit::new().remove(0, &files[1]).add(0, files[1].clone());
-    assert_eq!(edited(again()), [2, 1, 0], "removed and added again");
-    let beside_another = view.edited(again().add(0, files[3].clone()));
-    assert!(matches!(beside_another, Err(ViewError::Duplicate { level: 0, .. })), "which of the two is the newer?");
-    assert_eq!(edited(ViewEdit::new().replace(0, &files[1], files[3].clone()).remove(0, &files[2])), [3, 0]);
-    let shift = ViewEdit::new().replace(0, &files[0], files[3].clone()).replace(0, &files[1], files[4].clone());
-    assert_eq!(edited(shift.add(0, files[1].clone())), [1, 2, 4, 3]);
-    let swap = ViewEdit::new().replace(0, &files[0], files[2].clone()).replace(0, &files[2], files[0].clone());
+    let again = |age| edit().remove(0, &files[1]).add_to_level_0(age, files[1].clone());
+    assert_eq!((edited(again(10)), edited(again(21)), edited(again(5))), (vec![2, 1, 0], vec![1, 2, 0], vec![2, 1, 0]));
+    assert_eq!(edited(add(again(25), 3)), [3, 1, 2, 0]);
+    assert_eq!(edited(edit().replace(0, &files[1], files[3].clone()).remove(0, &files[2])), [3, 0]);
+    let shift = edit().replace(0, &files[0], files[3].clone()).replace(0, &files[1], files[4].clone());
+    assert_eq!(edited(shift.add_to_level_0(21, files[1].clone())), [1, 2, 4, 3]);
+    let swap = edit().replace(0, &files[0], files[2].clone()).replace(0, &files[2], files[0].clone());
     assert_eq!(edited(swap), [0, 1, 2]);
+    // Refused: an age twice, and none.
+    for age in [0, 10, 20] {
+        let refused = view.edited(edit().add_to_level_0(age, files[5].clone())).unwrap_err();
+        assert_eq!(refused, ViewError::DuplicateAge { age });
+    }
+    let twice = edit().add_to_level_0(u64::MAX, files[5].clone()).add_to_level_0(u64::MAX, files[6].clone());
+    assert_eq!(view.edited(twice).unwrap_err(), ViewError::DuplicateAge { age: u64::MAX });
+    let none = add(edit(), 6).add(0, files[7].clone());
+    assert_eq!(view.edited(none).unwrap_err(), ViewError::NoAge { position: 1 });
 }
 
 #[test]

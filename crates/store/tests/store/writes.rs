@@ -10,6 +10,7 @@ use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_store::{FileFilters, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
 
 use crate::common::effort;
+use crate::engine::AddNewest;
 
 /// A key; the number of its flush, unless a compaction to the last level has removed it; a value or a tombstone.
 type Entry = (u32, Option<WriteId>, Option<u32>);
@@ -149,7 +150,7 @@ impl Lsm {
         let leaf = self.leaf(Writes::of(number).after(self.view.flushed()), memtable.keys().copied());
         self.flushed += entries.len() as u64;
         self.added += leaf.index().entries();
-        let edit = ViewEdit::new().add(0, self.table(entries, Writes::of(number)));
+        let edit = ViewEdit::new().add_newest(0, self.table(entries, Writes::of(number)));
         self.view = self.view.edited(edit).unwrap().with_flushed(number);
         if !self.is_unlucky || self.random(10) > 0 {
             self.view = self.with_map(leaf, &[]);
@@ -391,7 +392,7 @@ fn view_of(lsm: &Lsm, files: &[(u32, &[u32], Option<Writes>)]) -> FilterView<Tab
             let filters = lsm.store.open_unfiltered(..);
             table = Arc::new(Table { entries: table.entries.clone(), filters });
         }
-        edit.add(*level, table)
+        edit.add_newest(*level, table)
     };
     FilterView::new(&lsm.store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
 }
@@ -422,7 +423,7 @@ fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
     assert_eq!((found(&view, 2), found(&view, 3), found(&view, 4)), (2, 2, 1));
     // A flush with the smallest and the largest key, whose map is not there yet.
     let flushed = lsm.table([1, 4, 9].map(|key| (key, None, Some(0))).to_vec(), writes(2, 2));
-    let view = view.edited(ViewEdit::new().add(0, flushed)).unwrap().with_flushed(id(2));
+    let view = view.edited(ViewEdit::new().add_newest(0, flushed)).unwrap().with_flushed(id(2));
     assert_eq!((found(&view, 4), view.map_stats().dropped), (2, 0));
     assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(1)), "a file of all writes does not count");
 }
@@ -485,7 +486,7 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     let filters = lsm.store.open(metadata, bytes).with_writes(writes(2, 2));
     let deleting = Arc::new(Table { entries: vec![(5, None, Some(0))], filters });
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 9], Some(writes(1, 1))), (1, &[1, 9], None)];
-    let view = view_of(&lsm, &files).edited(ViewEdit::new().add(0, deleting)).unwrap();
+    let view = view_of(&lsm, &files).edited(ViewEdit::new().add_newest(0, deleting)).unwrap();
     let view = view.with_maps(&[lsm.leaf(writes(0, 9), [1, 5, 9].into_iter())]).unwrap();
     let bytes: Vec<_> = [3_u32, 9].iter().map(|key| key.to_be_bytes()).collect();
     assert_eq!([found(&view, 3), found(&view, 5), found(&view, 10)], [2, 3, 1]);
@@ -536,7 +537,7 @@ fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
     assert!(matches!(refused, MapError::KnownKeyAbsent { .. }), "{refused}");
     let view = FilterView::<Table>::new(&lsm.store).with_maps(&[lost]).unwrap();
     let added = view_of(&lsm, &files).files(0).next().unwrap().clone();
-    let view = view.edited(ViewEdit::new().add(0, added)).unwrap();
+    let view = view.edited(ViewEdit::new().add_newest(0, added)).unwrap();
     assert_eq!((view.maps().count(), found(&view, 7)), (0, 1));
 }
 

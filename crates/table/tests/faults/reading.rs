@@ -170,7 +170,7 @@ fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
             assert_eq!(table.get(&key).unwrap(), lookup_of(&expected, &key));
         }
         assert!(table.stats().filters.filter.unusable > 10);
-        let set = TableSet::new(vec![table]).snapshot();
+        let set = TableSet::new([(0, table)]).unwrap().snapshot();
         set.get(&expected[0].0).unwrap();
         assert!(set.tables(0).all(|table| table.filter_problem().is_some()), "a set does not forget it");
     }
@@ -226,7 +226,9 @@ fn at_most_one_error_of<T>(store: &Store, fault: Fault, mut step: impl FnMut() -
 /// Queries a set for all keys, one by one and in batches.
 fn ask_set(store: &Store, options: &TableOptions, fault: Fault) {
     let keys = store.keys();
-    let set = at_most_one_error_of(store, fault, || TableSet::open(store.paths.map(Path::new), options));
+    let set = at_most_one_error_of(store, fault, || {
+        TableSet::open((0..).zip(store.paths.iter().rev().map(Path::new)), options)
+    });
     let mut lookups = 0;
     for key in &keys {
         let value = at_most_one_error_of(store, fault, || {

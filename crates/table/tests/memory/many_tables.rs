@@ -99,7 +99,7 @@ fn a_scan_holds_blocks_of_the_tables_it_is_in_and_not_of_those_it_has_passed() {
         builder.add(&key(number), &vec![7; VALUE_BYTES]).unwrap();
         Table::open_source(Bytes::from(builder.finish().unwrap().0), &TableOptions::default()).unwrap()
     };
-    let snapshot = TableSet::new((0..40).map(table).collect()).snapshot();
+    let snapshot = TableSet::new((0..40).map(|number: u32| (number.into(), table(number)))).unwrap().snapshot();
     let (entries, peak) = measure(|| snapshot.range(..).flatten().count());
     assert_eq!(entries, 40);
     assert!(peak < 4 * VALUE_BYTES, "{peak} bytes for a scan of values of {VALUE_BYTES}");

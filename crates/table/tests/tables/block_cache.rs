@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter_table::{
-    BoundedBlockCache, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet,
-};
+use sstfilter_table::{BoundedBlockCache, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -227,7 +225,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
         .collect();
     let set = |options: &TableOptions| {
         let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
-        TableSet::new(tables.iter().map(open).collect())
+        crate::set_of(tables.iter().map(open).collect())
     };
     let (plain, keeping) =
         (set(&unfiltered()), set(&unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))));

@@ -14,7 +14,7 @@ use sstfilter::{
     KeyParts,
 };
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
-use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
 
 // Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;
@@ -558,7 +558,7 @@ fn a_damaged_newer_table_of_a_set_is_an_error_and_not_an_older_value() {
     let (new, old) = (build("a", 1), build("a", 2));
     let mut damaged = new.clone();
     damaged[region(&new, "data")].fill(0xaa);
-    let set = TableSet::new(vec![open(&damaged).unwrap(), open(&old).unwrap()]);
+    let set = crate::set_of(vec![open(&damaged).unwrap(), open(&old).unwrap()]);
     let present = key("a", 4);
     assert!(set.get(&present).is_err());
     assert!(matches!(set.multi_get(&[&present])[..], [Err(TableError::Checksum { .. })]));

@@ -11,6 +11,7 @@ use sstfilter_store::{ViewEdit, ViewError};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot};
 
 use crate::common::random::Random;
+use crate::engine::AddNewest;
 
 pub(crate) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -66,10 +67,10 @@ pub(crate) fn text(tables: &TableSnapshot, key: &str) -> Option<String> {
 
 #[test]
 fn of_two_tables_at_level_0_the_one_added_later_is_the_newer() {
-    let set = TableSet::new(vec![]);
-    let edit = ViewEdit::new().add(0, table(1, &["a", "b", "c"], "1")).add(0, table(2, &["b", "c"], "2"));
+    let set = TableSet::new([]).unwrap();
+    let edit = ViewEdit::new().add_newest(0, table(1, &["a", "b", "c"], "1")).add_newest(0, table(2, &["b", "c"], "2"));
     set.apply(edit).unwrap();
-    let tables = set.apply(ViewEdit::new().add(0, table(3, &["c"], "3"))).unwrap();
+    let tables = set.apply(ViewEdit::new().add_newest(0, table(3, &["c"], "3"))).unwrap();
     assert_eq!(numbers(&tables, 0), [3, 2, 1]);
     let values = ["a", "b", "c", "d"].map(|key| text(&tables, key));
     assert_eq!(values, [Some("1".into()), Some("2".into()), Some("3".into()), None]);
@@ -78,8 +79,8 @@ fn of_two_tables_at_level_0_the_one_added_later_is_the_newer() {
 #[test]
 fn tables_that_take_each_others_places_are_all_there() {
     let (one, two, three) = (table(1, &["a"], "1"), table(2, &["b"], "2"), table(3, &["c"], "3"));
-    let set = TableSet::new(vec![]);
-    set.apply(ViewEdit::new().add(0, one.clone()).add(0, two.clone())).unwrap();
+    let set = TableSet::new([]).unwrap();
+    set.apply(ViewEdit::new().add_newest(0, one.clone()).add_newest(0, two.clone())).unwrap();
     let swapped = set.apply(ViewEdit::new().replace(0, &one, two.clone()).replace(0, &two, one.clone())).unwrap();
     assert_eq!(numbers(&swapped, 0), [1, 2]);
     assert_eq!((text(&swapped, "a").as_deref(), text(&swapped, "b").as_deref()), (Some("1"), Some("2")));
@@ -91,14 +92,14 @@ fn tables_that_take_each_others_places_are_all_there() {
 // misuse: age-at-level-0
 #[test]
 fn a_table_that_replaces_another_at_level_0_has_its_age() {
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let old = [1, 2, 3, 4].map(|number| table(number, &["a", &format!("b{number}")], &number.to_string()));
-    set.apply(old.iter().fold(ViewEdit::new(), |edit, table| edit.add(0, table.clone()))).unwrap();
+    set.apply(old.iter().fold(ViewEdit::new(), |edit, table| edit.add_newest(0, table.clone()))).unwrap();
     // 2 and 3 become 5.
     let edit = ViewEdit::new()
         .replace(0, &old[2], table(5, &["a", "b2", "b3"], "5"))
         .remove(0, &old[1])
-        .add(0, table(6, &["z"], "6"));
+        .add_newest(0, table(6, &["z"], "6"));
     let tables = set.apply(edit).unwrap();
     assert_eq!(numbers(&tables, 0), [6, 4, 5, 1]);
     assert_eq!(text(&tables, "a").unwrap(), "4");
@@ -110,12 +111,12 @@ fn a_table_that_replaces_another_at_level_0_has_its_age() {
 
 #[test]
 fn lower_levels_are_newer_and_level_numbers_need_not_be_dense() {
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let levels = [0, 1, 6, 1_000_000, u32::MAX];
     let tables = levels.iter().enumerate().rev();
     let edit = tables.fold(ViewEdit::new(), |edit, (age, &level)| {
         let own = format!("key {age}");
-        edit.add(level, table(age as u128, &["key", &own], &level.to_string()))
+        edit.add_newest(level, table(age as u128, &["key", &own], &level.to_string()))
     });
     let mut tables = set.apply(edit).unwrap();
     assert_eq!(tables.view().levels().collect::<Vec<_>>(), levels);
@@ -130,9 +131,9 @@ fn lower_levels_are_newer_and_level_numbers_need_not_be_dense() {
 
 /// Returns a set with one table at level 0 and three at level 1.
 pub(crate) fn small_set() -> TableSet {
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let edit = ViewEdit::new()
-        .add(0, table(1, &["b", "k"], "1"))
+        .add_newest(0, table(1, &["b", "k"], "1"))
         .add(1, table(2, &["a", "c"], "2"))
         .add(1, table(4, &["m", "p"], "4"))
         .add(1, table(3, &["f", "h"], "3"));
@@ -168,7 +169,7 @@ fn an_edit_that_fails_changes_nothing() {
         ),
         ("replaced where it is not", |edit, set| edit.replace(0, &held(set, 2), new(&["a"])), missing(0, 0)),
         ("there already", |edit, set| edit.add(1, held(set, 2)), duplicate(1, 0)),
-        ("there already at level 0", |edit, set| edit.add(0, held(set, 1)), duplicate(0, 0)),
+        ("there already at level 0", |edit, set| edit.add_newest(0, held(set, 1)), duplicate(0, 0)),
         (
             "added twice",
             |edit, _| {
@@ -181,7 +182,7 @@ fn an_edit_that_fails_changes_nothing() {
             "added, and in place of another",
             |edit, set| {
                 let table = new(&["q"]);
-                edit.add(0, table.clone()).replace(0, &held(set, 1), table)
+                edit.add_newest(0, table.clone()).replace(0, &held(set, 1), table)
             },
             duplicate(0, 1),
         ),
@@ -235,7 +236,7 @@ fn a_key_between_and_at_the_bounds_of_neighbours_is_found_in_the_one_that_has_it
     // Bounds that are prefixes of each other, that differ late, and that are empty.
     // Heads of eight bytes decide most comparisons, so some bounds differ only after them.
     let bounds = ["", "\0", "\0\0", "a", "a\0", "aaaaaaaaa", "aaaaaaaaab", "aaaaaaaaab\0\0\0\0\0\0\0\0", "b", "c"];
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let tables = (0..).zip(&bounds).map(|(number, key)| table(number, &[key], key));
     let tables = set.apply(tables.fold(ViewEdit::new(), |edit, table| edit.add(3, table))).unwrap();
     assert_eq!(numbers(&tables, 3), (0..10).collect::<Vec<_>>());
@@ -250,10 +251,10 @@ fn a_key_between_and_at_the_bounds_of_neighbours_is_found_in_the_one_that_has_it
 
 #[test]
 fn tables_without_entries_are_kept_overlap_nothing_and_hold_nothing() {
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let mut edit = ViewEdit::new();
     for number in 0..200_u128 {
-        edit = edit.add(u32::from(number.is_multiple_of(2)), table(number, &[], ""));
+        edit = edit.add_newest(u32::from(number.is_multiple_of(2)), table(number, &[], ""));
     }
     let edit = edit.add(1, table(1_000, &["", "b"], "x")).add(1, table(1_001, &["c"], "y"));
     let tables = set.apply(edit).unwrap();
@@ -306,7 +307,7 @@ fn any_key(random: &mut Random) -> Vec<u8> {
 
 impl Store {
     fn new() -> Self {
-        Self { set: TableSet::new(vec![]), overlapping: Vec::new(), sorted: BTreeMap::new(), written: 0 }
+        Self { set: TableSet::new([]).unwrap(), overlapping: Vec::new(), sorted: BTreeMap::new(), written: 0 }
     }
 
     fn write(&mut self, entries: &Entries) -> (u128, Arc<Table>) {
@@ -330,7 +331,7 @@ impl Store {
             let value = |random: &mut Random| (!random.one_in(5)).then(|| random.next().to_le_bytes().to_vec());
             let entries: Entries = (0..random.below(20)).map(|_| (any_key(random), value(random))).collect();
             let (number, table) = self.write(&entries);
-            edit = edit.add(0, table);
+            edit = edit.add_newest(0, table);
             self.overlapping.insert(0, (number, entries));
         }
         self.set.apply(edit).unwrap();
@@ -388,7 +389,7 @@ impl Store {
             let entries: Entries = cut.iter().cloned().collect();
             let (number, table) = self.write(&entries);
             tables.push((number, entries));
-            edit = edit.add(to, table);
+            edit = edit.add_newest(to, table);
             rest = left;
         }
         self.sorted.insert(to, tables);
@@ -404,9 +405,9 @@ impl Store {
         let mut edit = ViewEdit::new();
         for table in now.tables(deepest) {
             edit = if random.one_in(2) {
-                edit.add(target, table.clone()).remove(deepest, table)
+                edit.add_newest(target, table.clone()).remove(deepest, table)
             } else {
-                edit.remove(deepest, table).add(target, table.clone())
+                edit.remove(deepest, table).add_newest(target, table.clone())
             };
         }
         self.set.apply(edit).unwrap();
@@ -416,7 +417,7 @@ impl Store {
     /// Applies an edit whose last part is refused.
     fn refused(&mut self, random: &mut Random) {
         let (_, table) = self.write(&Entries::from([(any_key(random), None)]));
-        let mut edit = ViewEdit::new().add(0, table.clone()).remove(7, &table);
+        let mut edit = ViewEdit::new().add_newest(0, table.clone()).remove(7, &table);
         if let Some((number, _)) = self.overlapping.first() {
             edit = edit.remove(0, &held(&self.set, *number));
         }

@@ -15,7 +15,7 @@ use sstfilter::{
     KeyHasher, KeyParts,
 };
 use sstfilter_store::FilterProblem;
-use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary};
+use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSummary};
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -114,7 +114,7 @@ fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has(
     let models = [tenants([1, 3, 5, 7], 40), tenants([1, 5, 7], 40), tenants([1, 3, 7], 40)];
     let written = [Parts::WHOLE_AND_TENANT, Parts::WHOLE, Parts::TENANT];
     let tables = || models.iter().zip(written).map(|(model, parts)| open(&bytes_of(model, parts, exact()), Parts(9)));
-    let set = TableSet::new(tables().collect());
+    let set = crate::set_of(tables().collect());
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
     assert_eq!(crate::prefix_matches_of(&set, b"t0003:"), [0, 1, 2], "a filter of whole keys cannot tell");
     assert_eq!(crate::prefix_matches_of(&set, b"t0005:"), [0, 1]);
@@ -215,7 +215,7 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
         )
     );
     assert!(!table.filters().may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
-    let set = TableSet::new(vec![table]);
+    let set = crate::set_of(vec![table]);
     assert_eq!(set.snapshot().scan_prefix(b"tenant-00").count(), 70);
 }
 
@@ -282,7 +282,7 @@ proptest! {
             table.verify().unwrap();
             table
         });
-        let set = TableSet::new(opened.collect());
+        let set = crate::set_of(opened.collect());
         let models: Vec<Model> = tables.into_iter().map(|(model, _)| model).collect();
         let keys = neighbours(&models[..models.len() / copies]);
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{BlockError, FallbackReason, FixedPolicy, KeyHash, KindId, KindRegistry};
-use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions};
 
 /// A filter kind that stores the hashes, 8 bytes each.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
     assert_eq!(known.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 500 });
     assert!(matches!(unknown.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
 
-    let set = TableSet::new(vec![known]);
+    let set = crate::set_of(vec![known]);
     assert!((0..999_u32).all(|key| set.get(&bytes_of(key)).unwrap().is_some() == (key % 2 == 0)));
     assert_eq!(set.stats().filters.filter.negatives, 499);
 }

@@ -46,6 +46,11 @@ mod snapshots;
 mod threads;
 mod writer_faults;
 
+/// Returns a set of tables, which are listed from the newest to the oldest.
+fn set_of(tables: Vec<Table>) -> TableSet {
+    TableSet::new((0..).zip(tables.into_iter().rev())).unwrap()
+}
+
 /// Returns the positions of the tables that may contain `key`.
 fn matches_of(set: &TableSet, key: &[u8]) -> Vec<usize> {
     let tables = set.snapshot();

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use sstfilter::{BitsPerKey, BuildContext, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
-use sstfilter_table::{
-    FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
-};
+use sstfilter_table::{FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart};
 
 use crate::common;
 use crate::common::effort;
@@ -366,7 +364,7 @@ fn newest(entry: u32) -> Option<Bytes> {
 fn a_set_of_tables_of_every_form_answers_as_a_map_would_under_any_budget() {
     for limit in [0, 1, 2_000, 20_000, u64::MAX] {
         let budget = FilterBudget::new(limit);
-        let set = TableSet::new(mixed_tables(&budget));
+        let set = crate::set_of(mixed_tables(&budget));
         let entries: Vec<u32> = (0..4_200).step_by(3).collect();
         let keys: Vec<Vec<u8>> = entries.iter().map(|&entry| key(entry)).collect();
         for (&entry, key) in entries.iter().zip(&keys) {
@@ -388,7 +386,7 @@ fn a_set_of_tables_of_every_form_answers_as_a_map_would_under_any_budget() {
 #[test]
 fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_nothing() {
     let budget = FilterBudget::unlimited();
-    let set = TableSet::new(mixed_tables(&budget));
+    let set = crate::set_of(mixed_tables(&budget));
     let absent: Vec<Vec<u8>> = (70..3_900).map(|entry| [&key(entry)[..], b"?"].concat()).collect();
     // Every form, except the one without a filter, is negative for most keys.
     for is_batch in [false, true] {

@@ -75,7 +75,7 @@ fn keys<const N: usize>(keys: [&[u8]; N]) -> Keys {
 
 /// Tables whose filters hold `parts`.
 fn set_of(tables: &[Keys], parts: Parts) -> TableSet {
-    TableSet::new(tables.iter().map(|keys| open(&bytes_of(keys, parts), parts)).collect())
+    crate::set_of(tables.iter().map(|keys| open(&bytes_of(keys, parts), parts)).collect())
 }
 
 /// Returns the tables that contain a key with the prefix.
@@ -177,7 +177,7 @@ fn filters_that_cannot_tell_skip_no_table() {
     let (whole, up_to_two) = (set_of(&tables, Parts::Whole), set_of(&tables, Parts::UpToTwo));
     let read = |written: Parts, read: Parts| {
         let open = |keys| open(&bytes_of(keys, written), read);
-        TableSet::new(tables.iter().map(open).collect())
+        crate::set_of(tables.iter().map(open).collect())
     };
     let (fixed, delimited) = (Parts::Fixed(5), Parts::Delimited(b'/'));
     let foreign =
@@ -220,7 +220,7 @@ proptest! {
         let tables: Vec<(Keys, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
         let written = |parts: Parts| if is_one_extractor { reading } else { parts };
         let opened = tables.iter().map(|(keys, parts)| open(&bytes_of(keys, written(*parts)), reading)).collect();
-        let set = TableSet::new(opened);
+        let set = crate::set_of(opened);
         let keys: Vec<Keys> = tables.into_iter().map(|(keys, _)| keys).collect();
         let prefixes = &asked | &prefixes_of(&keys[..keys.len() / copies]);
         assert_no_holder_is_skipped(&set, &keys, &prefixes);

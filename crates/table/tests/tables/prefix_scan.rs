@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
 use sstfilter::{DelimitedPrefix, KeyParts};
-use sstfilter_table::{RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot};
+use sstfilter_table::{RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSnapshot};
 
 fn parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))
@@ -48,7 +48,7 @@ fn the_newest_entry_of_each_key_counts_and_a_tombstone_hides_the_key() {
     let middle = [("a:2", "two"), ("a:3", "three"), ("a:4", "")];
     let oldest = [("a:1", "old"), ("a:3", "older"), ("a:4", "four"), ("a:5", "five"), ("b:1", "one"), ("c", "see")];
     let tables = [&newest[..], &middle, &oldest].map(|entries| open(bytes_of(entries)));
-    let set = TableSet::new(tables.into()).snapshot();
+    let set = crate::set_of(tables.into()).snapshot();
     assert_eq!(texts(set.scan_prefix(b"a:")), pairs([("a:1", "new"), ("a:2", "two"), ("a:5", "five")]));
     assert_eq!(texts(set.scan_prefix(b"b:")), []);
     assert_eq!(texts(set.scan_prefix(b"")).len(), 4, "every key begins with nothing");
@@ -75,7 +75,7 @@ fn data_block_reads(set: &TableSnapshot) -> u64 {
 
 #[test]
 fn tables_without_the_prefix_are_not_read() {
-    let set = TableSet::new(tenants(0..70)).snapshot();
+    let set = crate::set_of(tenants(0..70)).snapshot();
     assert_eq!(texts(set.scan_prefix(b"t033:")).len(), 40);
     let touched = set.all_tables().filter(|table| table.stats().data_block_reads > 0).count();
     assert!(touched <= 4, "{touched} tables were read for the prefix of one");
@@ -84,7 +84,7 @@ fn tables_without_the_prefix_are_not_read() {
 #[test]
 fn a_scan_that_stops_early_reads_no_table_that_begins_later() {
     let tables = (0..50).map(|number| format!("t{number:02}")).map(|key| open(bytes_of(&[(&key, "value")])));
-    let set = TableSet::new(tables.collect()).snapshot();
+    let set = crate::set_of(tables.collect()).snapshot();
     assert_eq!(set.scan_prefix(b"t").take(3).map(Result::unwrap).count(), 3);
     // The next key is known only after its table is read; lower bounds are known for all tables.
     assert!(data_block_reads(&set) <= 4, "{} blocks for three entries", data_block_reads(&set));
@@ -127,7 +127,7 @@ fn faulty_set(reads: u32, panics: bool) -> (Arc<TableSnapshot>, BTreeMap<String,
     left.store(reads, Relaxed);
     let expected = newer.into_iter().filter(|(_, value)| !value.is_empty());
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    (TableSet::new(vec![newer_table, open(bytes_of(&older))]).snapshot(), expected)
+    (crate::set_of(vec![newer_table, open(bytes_of(&older))]).snapshot(), expected)
 }
 
 // promise: limited-memory

@@ -21,6 +21,7 @@ use sstfilter_table::{
 };
 
 use crate::common::effort;
+use crate::engine::AddNewest;
 
 /// Contents of a table: keys with values or tombstones.
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -172,7 +173,7 @@ fn scans_agree_with_a_map_for_all_bounds_with_either_map_without_and_with_all_of
     let policies = [&all_ordered[..], &all_bounded, &[None], &[None, Some(ordered()), Some(bounded())]];
     for policies in policies {
         let tables = held.iter().zip(policies.iter().cycle()).map(|(entries, policy)| open(entries, policy.clone()));
-        check(&TableSet::new(tables.collect()).snapshot(), &held, &ends());
+        check(&crate::set_of(tables.collect()).snapshot(), &held, &ends());
     }
 }
 
@@ -184,7 +185,7 @@ fn keys_of_all_lengths_are_scanned_like_those_of_one() {
         texts.iter().flat_map(|text| [text.to_string(), format!("{text}\0"), format!("{text}m")]).collect();
     let ends: Vec<_> = ends.into_iter().map(String::into_bytes).chain([vec![0xff], vec![0xff; 3]]).collect();
     for policy in [ordered(), bounded()] {
-        check(&TableSet::new(vec![open(&all, policy)]).snapshot(), std::slice::from_ref(&all), &ends);
+        check(&crate::set_of(vec![open(&all, policy)]).snapshot(), std::slice::from_ref(&all), &ends);
     }
 }
 
@@ -193,7 +194,7 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
     let held = overlapping();
     let mut edit = ViewEdit::new();
     for entries in held.iter().rev() {
-        edit = edit.add(0, Arc::new(open(entries, ordered())));
+        edit = edit.add_newest(0, Arc::new(open(entries, ordered())));
     }
     let below = entries((0..300).map(|number| key(1, number * 3)));
     let mut levels = held.clone();
@@ -202,7 +203,7 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
         let part: Entries = half.iter().map(|&(key, value)| (key.clone(), value.clone())).collect();
         edit = edit.add(3, Arc::new(open(&part, bounded())));
     }
-    let set = TableSet::new(vec![]).apply(edit).unwrap();
+    let set = TableSet::new([]).unwrap().apply(edit).unwrap();
     let all = newest(&levels);
     for range in ranges(&ends()) {
         assert_eq!(values(set.range(range)), expected(&all, range), "{range:?}");
@@ -238,7 +239,7 @@ fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
     assert_eq!((keys, prefixes), (99, 99));
     assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
     assert_eq!(table.stats().filters.ranges.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
-    let set = TableSet::new(vec![table]).snapshot();
+    let set = crate::set_of(vec![table]).snapshot();
     let no_matches = (0..99_u32).filter(|group| {
         let prefix = &key(group << 8 | 128, 0)[..4];
         set.view().candidates_by_prefix(prefix).next().is_some()
@@ -250,7 +251,7 @@ fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
 fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
         let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
-        let set = TableSet::new((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
+        let set = crate::set_of((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
         // Halfway between two groups.
         let from = 5 << 24 | 1 << 23;
         assert_eq!(set.range(&key(from, 100)..&key(from, 160)).count(), 0);
@@ -273,7 +274,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
     };
     let reads = |policy: Option<RangePolicy>| {
         let tables = (0..40).rev().map(|number| open(&table(number), policy.clone()));
-        let set = TableSet::new(tables.collect()).snapshot();
+        let set = crate::set_of(tables.collect()).snapshot();
         let found: Vec<_> = set.range(&key(17, 0)..).take(100).map(|entry| entry.unwrap().0).collect();
         assert!(found.iter().eq(&(0..100).map(|at| Bytes::from(key(17, at * 1_000))).collect::<Vec<_>>()));
         set.tables(0).filter(|table| table.stats().data_block_reads > 0).count()
@@ -284,7 +285,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
 
 #[test]
 fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
-    let table = TableSet::new(vec![open(&spread(0..1_000_000, 50_000), ordered())]).snapshot();
+    let table = crate::set_of(vec![open(&spread(0..1_000_000, 50_000), ordered())]).snapshot();
     let stats = || table.stats().filters.ranges;
     let outcomes = || (stats().true_positives, stats().false_positives);
     let (from, to) = (key(1, 400_000), key(1, 600_000));
@@ -385,7 +386,7 @@ fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
             assert!(table.range_filter_problem().is_some(), "bit {bit}");
             assert!(table.filter_problem().is_none());
             assert!(table.verify().is_err(), "bit {bit}");
-            let set = TableSet::new(vec![table]).snapshot();
+            let set = crate::set_of(vec![table]).snapshot();
             let range = KeyRange::from(&from..&to);
             assert_eq!(values(set.range(range)), expected(&all, range));
             assert_eq!(set.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
@@ -479,11 +480,11 @@ fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_chang
     };
     let found_out = tables().filter(|table| table.range_filter_problem().is_some()).count();
     assert!(found_out > 0, "chance");
-    let set = TableSet::new(tables().collect()).snapshot();
+    let set = crate::set_of(tables().collect()).snapshot();
     assert!(set.tables(0).all(|table| table.range_filter_problem().is_some()));
     check(&set, &held, &[key(1, 0), key(1, 500_000), key(2, 1), key(3, 999_999)]);
-    let edit = tables().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
-    let edited = TableSet::new(vec![]).apply(edit).unwrap();
+    let edit = tables().fold(ViewEdit::new(), |edit, table| edit.add_newest(0, Arc::new(table)));
+    let edited = TableSet::new([]).unwrap().apply(edit).unwrap();
     assert!(edited.filter_problem().is_some());
     let all = newest(&held);
     let ends = [key(1, 0), key(1, 500_000), key(1, 500_001), key(2, 7)];
@@ -531,7 +532,7 @@ fn a_table_of_no_entries_has_no_key_in_any_range() {
         let table = open(&Entries::new(), policy);
         assert!(!table.filters().may_contain_range(..) && table.range(..).next().is_none());
         table.verify().unwrap();
-        assert_eq!(TableSet::new(vec![table]).snapshot().range(..).count(), 0);
+        assert_eq!(crate::set_of(vec![table]).snapshot().range(..).count(), 0);
     }
 }
 
@@ -561,6 +562,6 @@ proptest! {
         let policy = |number| match number { 0 => None, 1 => Some(ordered()), _ => Some(bounded()) };
         let opened = tables.iter().map(|(entries, number)| open(entries, policy(*number))).collect();
         let held: Vec<_> = tables.into_iter().map(|(entries, _)| entries).collect();
-        check(&TableSet::new(opened).snapshot(), &held, &ends);
+        check(&crate::set_of(opened).snapshot(), &held, &ends);
     }
 }

@@ -14,7 +14,7 @@ use sstfilter::{
 };
 use sstfilter_range::RangePolicy;
 use sstfilter_store::FilterBudget;
-use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableWriter};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TableWriter};
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
     let hasher = KeyHasher::default();
@@ -198,7 +198,7 @@ fn the_counts_of_a_set_are_the_sums_of_those_of_its_tables() {
     let open = |keys: std::ops::Range<u32>| {
         Table::open_source(table(keys.map(|key| key * 2), &TableOptions::default()), &TableOptions::default()).unwrap()
     };
-    let set = TableSet::new(vec![open(0..500), open(400..900), open(1_000..1_500)]);
+    let set = crate::set_of(vec![open(0..500), open(400..900), open(1_000..1_500)]);
     for key in 0..3_200 {
         set.get(format!("key{key:06}").as_bytes()).unwrap();
     }
@@ -222,7 +222,7 @@ fn the_candidates_of_many_keys_are_those_of_each_in_sets_of_more_than_64_tables(
             &TableOptions::default(),
         )
     };
-    let set = TableSet::new((0..70).map(|first| open(first * 2).unwrap()).collect());
+    let set = crate::set_of((0..70).map(|first| open(first * 2).unwrap()).collect());
     let keys: Vec<String> = (0..320).map(|key| format!("key{key:06}")).collect();
     let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
     let batched = crate::batch_matches_of(&set, &keys);
@@ -309,7 +309,7 @@ fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for
     (0..999).for_each(|key| drop(table.get(format!("key{:06}", key * 2 + 1).as_bytes()).unwrap()));
     let before = table.stats();
     assert!(before.filters.filter.negatives > 900, "{before:?}");
-    let set = TableSet::new(vec![table]);
+    let set = crate::set_of(vec![table]);
     assert_eq!(crate::tables_of(&set)[0].stats(), before);
     assert!(crate::tables_of(&set)[0].filter_problem().is_none());
 
@@ -317,7 +317,7 @@ fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for
     let options = TableOptions::default().with_context(BuildContext::new(&hasher));
     let other = self::table((0..1_000).map(|key| key * 2 + 1), &options);
     let other = Table::open_source(other, &TableOptions::default().with_hasher(hasher)).unwrap();
-    let set = TableSet::new(vec![open(&TableOptions::default()), other]);
+    let set = crate::set_of(vec![open(&TableOptions::default()), other]);
     for key in 0..2_000 {
         assert!(set.get(format!("key{key:06}").as_bytes()).unwrap().is_some(), "key {key}");
     }

@@ -286,7 +286,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
         let read = TableOptions::default().with_hasher(KeyHasher::with_seed(1));
         Table::open_source(write(model, &options), &read).unwrap()
     });
-    let set = TableSet::new(tables.into());
+    let set = crate::set_of(tables.into());
     let tables = crate::tables_of(&set);
     assert!(tables[0].filter_problem().is_none() && tables[1].filter_problem().is_some());
     let keys: Vec<Vec<u8>> = (0..800).map(|key| format!("user:{key:08}").into_bytes()).collect();
@@ -314,7 +314,7 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
     let bytes = write(&newest, &small_blocks().with_context(BuildContext::new(&secret)));
     let open = |read: TableOptions| Table::open_source(bytes.clone(), &read).unwrap();
     assert!(open(TableOptions::default()).filter_problem().is_some());
-    let with_seed = TableSet::new(vec![open(TableOptions::default().with_hasher(secret))]);
+    let with_seed = crate::set_of(vec![open(TableOptions::default().with_hasher(secret))]);
     assert_eq!(crate::matches_of(&with_seed, b"user:00000001"), [0; 0], "a set that knows the seed uses the filter");
 }
 
@@ -327,7 +327,7 @@ fn files_read_back_and_replace_what_was_there_only_when_finished() {
         writer.add(b"key", &[round]).unwrap();
         let summary = writer.finish().unwrap();
         assert_eq!(summary.path.as_deref(), Some(path.as_path()));
-        let set = TableSet::open([&path], &TableOptions::default()).unwrap();
+        let set = TableSet::open([(0, &path)], &TableOptions::default()).unwrap();
         assert_eq!(set.get(b"key").unwrap(), Some(Bytes::copy_from_slice(&[round])));
         assert_eq!(summary.file_bytes, std::fs::metadata(&path).unwrap().len());
     }
@@ -370,7 +370,7 @@ proptest! {
     #[test]
     fn any_set_answers_like_maps_laid_over_each_other(models in prop::collection::vec(any_model(), 0..4)) {
         let tables = models.iter().map(|model| open(model, &small_blocks())).collect();
-        let set = TableSet::new(tables);
+        let set = crate::set_of(tables);
         for key in models.iter().flat_map(Model::keys) {
             let newest = models.iter().find_map(|model| model.get(key)).cloned().flatten();
             prop_assert_eq!(set.get(key).unwrap().map(Vec::from), newest);

@@ -52,7 +52,7 @@ impl Settings {
             keys.iter().for_each(|key| builder.add(key, b"").unwrap());
             Table::open_source(Bytes::from(builder.finish().unwrap().0), &read).unwrap()
         };
-        (TableSet::new((0..).zip(files).map(open).collect()), budget)
+        (crate::set_of((0..).zip(files).map(open).collect()), budget)
     }
 
     fn files(&self, files: &[Vec<Key>]) -> (FilterView<File>, Option<FilterBudget>) {

@@ -117,13 +117,14 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
         std::fs::write(&path, table(&KeyHasher::with_seed(seed))).unwrap();
         path
     });
-    assert!(TableSet::open(&paths, &TableOptions::default()).is_ok());
-    let refused = TableSet::open(&paths, &TableOptions::default().reject_foreign_filters()).unwrap_err();
+    assert!(TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default()).is_ok());
+    let refused =
+        TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default().reject_foreign_filters()).unwrap_err();
     assert!(
         matches!(refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }),
         "{refused}"
     );
-    assert!(TableSet::open(&paths[..1], &TableOptions::default().reject_foreign_filters()).is_ok());
+    assert!(TableSet::open([(0, &paths[0])], &TableOptions::default().reject_foreign_filters()).is_ok());
 }
 
 /// One wrong secret in 2^32 has the right one's fingerprint.
@@ -144,13 +145,13 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!(reason.contains("a secret seed, a hash or an extractor was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
 
-    let set = TableSet::new(vec![table]);
+    let set = crate::set_of(vec![table]);
     assert!(crate::tables_of(&set)[0].filter_problem().is_some());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     // The set does not probe the older table's filter with the newest table's hasher, although both have the same
     // identity.
     let mixed = [&wrong, &built].map(|hasher| open(&bytes, &reading(hasher)).unwrap());
-    let set = TableSet::new(mixed.into());
+    let set = crate::set_of(mixed.into());
     let tables = crate::tables_of(&set);
     assert!(tables[0].filter_problem().is_some() && tables[1].filter_problem().is_none());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
@@ -199,12 +200,12 @@ fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_h
         let opened = open(&bytes, &reading(&changed)).unwrap();
         assert_all_found(&opened);
         assert_denies_its_own(&opened, differing);
-        let set = TableSet::new(vec![opened]);
+        let set = crate::set_of(vec![opened]);
         assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
         assert_denies_its_own(&crate::tables_of(&set)[0], differing);
         let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
         let newest = open(&Bytes::from(empty), &reading(&changed)).unwrap();
-        let with_its_own = TableSet::new(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]);
+        let with_its_own = crate::set_of(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]);
         assert!((0..KEYS).all(|key| with_its_own.get(&name(key)).unwrap().is_some()));
         assert!(crate::tables_of(&with_its_own)[1].filter_problem().is_none(), "it is not probed by the newest's");
     }
@@ -234,11 +235,11 @@ fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
     let alone = open(&bytes[0], &reading(&wrong)).unwrap();
     assert!(alone.filter_problem().is_none() && !alone.may_contain_key(&name(7)), "it cannot tell");
 
-    let set = TableSet::new(tables(&reading(&wrong)));
+    let set = crate::set_of(tables(&reading(&wrong)));
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     assert_eq!(set.stats().filters.filter.negatives, 0);
-    let set = TableSet::new(tables(&reading(&function(1))));
+    let set = crate::set_of(tables(&reading(&function(1))));
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
 }
 
@@ -264,7 +265,7 @@ fn a_set_probes_filters_with_their_own_extractors_even_if_the_names_are_the_same
         let bytes = Bytes::from(builder.finish().unwrap().0);
         Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap()
     });
-    let set = TableSet::new(tables.into());
+    let set = crate::set_of(tables.into());
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
@@ -296,7 +297,7 @@ fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     };
     let first = table(&[b"aa", b"ax", b"az"]);
     assert!(first.filter_problem().is_none() && !first.may_contain_key(b"ax"), "it cannot tell");
-    let set = TableSet::new(vec![first, table(&[b"bx", b"by"])]);
+    let set = crate::set_of(vec![first, table(&[b"bx", b"by"])]);
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
     assert!(set.get(b"ax").unwrap().is_some());
 }
@@ -317,7 +318,7 @@ fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extract
     let keys: [[&[u8]; 3]; 2] = [[b"aa", b"ax", b"az"], [b"bx", b"by", b"bz"]];
     let budgeted = wrong.clone().with_filter_budget(FilterBudget::unlimited());
     let finds_all = |paths: [PathBuf; 2], options: &TableOptions| {
-        let set = TableSet::open(paths, options).unwrap();
+        let set = TableSet::open((0..).zip(paths.into_iter().rev()), options).unwrap();
         keys.iter().flatten().all(|key| set.get(key).unwrap().is_some())
     };
     assert!(finds_all([write("1.sst", keys[0], &writer), write("2.sst", keys[1], &writer)], &budgeted));

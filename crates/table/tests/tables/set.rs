@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::engine::AddNewest;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::{
@@ -133,7 +135,7 @@ fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extracto
     let shared = reading(extractor);
     let open = |read: &dyn Fn() -> TableOptions| {
         let tables = models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor, &read()));
-        TableSet::new(tables.collect())
+        crate::set_of(tables.collect())
     };
     assert_set_is_same(&open(&|| shared.clone()), models, filters, asked, extractor);
     assert_set_is_same(&open(&|| reading(extractor)), models, filters, asked, extractor);
@@ -281,7 +283,7 @@ fn empty_tables_among_others_hold_nothing() {
 fn threads_that_share_a_set_count_every_lookup() {
     let models: Vec<Model> = (0..70).map(|age| numbered((0..50).map(|key| key * 11 + age), age as usize)).collect();
     let read = reading(None);
-    let set = TableSet::new(models.iter().map(|model| table(model, Filter::Bloom(10), None, &read)).collect());
+    let set = crate::set_of(models.iter().map(|model| table(model, Filter::Bloom(10), None, &read)).collect());
     let asked: Vec<Vec<u8>> = numbered(0..800, 0).into_keys().collect();
     let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
     refs.iter().for_each(|key| drop(set.get(key).unwrap()));
@@ -374,8 +376,8 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         // Reads the index, so that the counts below are only of data blocks.
         table.get(&keys[0]).unwrap();
         cache.blocks.lock().unwrap().clear();
-        let set = TableSet::new(Vec::new());
-        set.apply(ViewEdit::new().add(level, Arc::new(table))).unwrap();
+        let set = TableSet::new([]).unwrap();
+        set.apply(ViewEdit::new().add_newest(level, Arc::new(table))).unwrap();
         let counted = |keys: &[&[u8]]| {
             let (before, searches) = (set.stats(), cache.searches.load(Ordering::Relaxed));
             assert!(set.multi_get(keys).into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));

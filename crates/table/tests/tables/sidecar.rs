@@ -424,7 +424,7 @@ fn a_set_whose_newest_table_has_another_function_probes_the_sidecars_of_others_b
     let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
     let newest = TableOptions::default().with_hasher(changed_function(5));
     let newest = Table::open_source(Bytes::from(empty), &newest).unwrap();
-    let set = TableSet::new(vec![newest, older]);
+    let set = crate::set_of(vec![newest, older]);
     assert!(set.snapshot().filter_problem().is_none());
     for key in (0..500).filter(|&key| !is_deleted(key)) {
         assert!(set.get(&name(key)).unwrap().is_some(), "key {key} is lost");
@@ -443,7 +443,7 @@ fn a_set_of_tables_probes_their_sidecars() {
         writer.finish().unwrap();
         Table::open(path, &TableOptions::default()).unwrap().write_sidecar(&TableOptions::default()).unwrap();
     }
-    let set = TableSet::open(&paths, &TableOptions::default()).unwrap();
+    let set = TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default()).unwrap();
     for key in 0..1_000 {
         assert!(set.get(&name(key * 2)).unwrap().is_some());
         assert!(set.get(&name(key * 2 + 1)).unwrap().is_none());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use sstfilter::{BuildContext, KeyHash, KeyHasher};
-use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableOptions};
 
 struct Counting {
     bytes: Bytes,
@@ -128,7 +128,7 @@ fn a_set_hashes_each_key_once_for_all_its_tables() {
     let options = TableOptions::default().with_context(BuildContext::new(&hasher));
     let read = TableOptions::default().with_hasher(hasher.clone());
     let (tables, sources): (Vec<_>, Vec<_>) = (0..20).map(|_| counted_table(&options, &read)).unzip();
-    let set = TableSet::new(tables);
+    let set = crate::set_of(tables);
     let opened: u64 = sources.iter().map(|source| source.reads()).sum();
     let built = hashed.load(Ordering::Relaxed);
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::{io, thread};
 
+use crate::engine::AddNewest;
+
 use bytes::Bytes;
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, HashId, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
@@ -41,9 +43,9 @@ fn closing(number: u128, keys: &[&str]) -> (Arc<Table>, Weak<()>) {
 #[test]
 fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_last_of_them() {
     for level in [0, 1] {
-        let set = TableSet::new(vec![]);
+        let set = TableSet::new([]).unwrap();
         let (table, is_open) = closing(1, &["a", "b"]);
-        let first = set.apply(ViewEdit::new().add(level, table.clone())).unwrap();
+        let first = set.apply(ViewEdit::new().add_newest(level, table.clone())).unwrap();
         let second = set.apply(ViewEdit::new().add(5, closing(2, &["c"]).0)).unwrap();
         let third = set.apply(ViewEdit::new().remove(level, &table)).unwrap();
         drop(table);
@@ -56,7 +58,8 @@ fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_las
         drop(second);
         assert_eq!(is_open.strong_count(), 0);
         // A refused edit must not keep its tables open.
-        let refused = set.apply(ViewEdit::new().add(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
+        let refused =
+            set.apply(ViewEdit::new().add_newest(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
         assert!(refused.is_err());
     }
 }
@@ -80,9 +83,9 @@ fn batches_read_and_count_what_single_lookups_do() {
                     let bytes = bytes_of(number.into(), &entries, &TableOptions::default());
                     // Four levels, so that a batch passes from one to the next.
                     let step = if level == 0 { 0 } else { 1 + number % 4 };
-                    edit = edit.add(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
+                    edit = edit.add_newest(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
                 }
-                let set = TableSet::new(vec![]);
+                let set = TableSet::new([]).unwrap();
                 let tables = set.apply(edit).unwrap();
                 let keys: Vec<Vec<u8>> = (0..6_100).map(|key| format!("{key:05}").into_bytes()).collect();
                 let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -206,10 +209,10 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
                 let entries: Entries =
                     (0..30).map(|entry| (format!("{:04}", key(entry)).into_bytes(), value(entry))).collect();
                 let filter = FILTERS[number as usize % FILTERS.len()];
-                edit = edit.add(level, table_with(filter, (probes, &parts), number.into(), &entries, &read));
+                edit = edit.add_newest(level, table_with(filter, (probes, &parts), number.into(), &entries, &read));
                 model.extend(entries);
             }
-            let tables = TableSet::new(vec![]).apply(edit).unwrap();
+            let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
             assert!(tables.filter_problem().is_none());
             let mut keys: Vec<Vec<u8>> = (0..3_100).map(|key| format!("{:04}", key * 7 % 3_100).into_bytes()).collect();
             // Below, between and above all keys.
@@ -255,8 +258,8 @@ fn tables_whose_hashers_share_a_tag_are_each_probed_with_their_own() {
         let read = TableOptions::default().with_hasher(hasher);
         Arc::new(Table::open_source(bytes_of(number.into(), &entries, &options), &read).unwrap())
     };
-    let edit = (0..7).fold(ViewEdit::new(), |edit, number| edit.add(0, table(number)));
-    let tables = TableSet::new(vec![]).apply(edit).unwrap();
+    let edit = (0..7).fold(ViewEdit::new(), |edit, number| edit.add_newest(0, table(number)));
+    let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
     assert!(tables.filter_problem().is_none());
     let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
     let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
@@ -328,8 +331,9 @@ fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
     for first in 0..4 {
         for levels in [[0; 4], [1, 2, 3, 4]] {
             let order = (0..4).map(|number| (number + first) % 4).zip(levels);
-            let edit = order.fold(ViewEdit::new(), |edit, (number, level)| edit.add(level, tables[number].clone()));
-            let set = TableSet::new(vec![]);
+            let edit =
+                order.fold(ViewEdit::new(), |edit, (number, level)| edit.add_newest(level, tables[number].clone()));
+            let set = TableSet::new([]).unwrap();
             let tables = set.apply(edit).unwrap();
             let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
             let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
@@ -355,10 +359,10 @@ fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
             let entries = keys.map(|key| (key.as_bytes().to_vec(), Some(b"value".to_vec()))).into();
             Arc::new(Table::open_source(bytes_of(number, &entries, &options), &read).unwrap())
         };
-        let set = TableSet::new(vec![]);
-        let before = set.apply(ViewEdit::new().add(level, of(1, ["a", "b", "c"]))).unwrap();
+        let set = TableSet::new([]).unwrap();
+        let before = set.apply(ViewEdit::new().add_newest(level, of(1, ["a", "b", "c"]))).unwrap();
         assert!(before.filter_problem().is_none());
-        let tables = set.apply(ViewEdit::new().add(level, of(2, ["d", "e", "f"]))).unwrap();
+        let tables = set.apply(ViewEdit::new().add_newest(level, of(2, ["d", "e", "f"]))).unwrap();
         for key in ["a", "b", "c", "d", "e", "f"] {
             assert_eq!(text(&tables, key).as_deref(), Some("value"), "{key}");
             assert_eq!(candidates(&tables, key.as_bytes()).len(), 1, "{key}");
@@ -378,8 +382,8 @@ fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tab
     let entries = Entries::from([(b"k".to_vec(), Some(b"new".to_vec()))]);
     let mut bytes = bytes_of(1, &entries, &TableOptions::default()).to_vec();
     bytes[2] ^= 1;
-    let edit = ViewEdit::new().add(0, open(bytes.into())).add(1, table(2, &["a", "k"], "old"));
-    let tables = TableSet::new(vec![]).apply(edit).unwrap();
+    let edit = ViewEdit::new().add_newest(0, open(bytes.into())).add(1, table(2, &["a", "k"], "old"));
+    let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
     assert!(matches!(tables.get(b"k"), Err(TableError::Checksum { .. })));
     let values = tables.multi_get(&[b"a", b"k", b"z"]);
     assert!(matches!(values.as_slice(), [Ok(Some(_)), Err(TableError::Checksum { .. }), Ok(None)]), "{values:?}");
@@ -402,9 +406,10 @@ fn no_reader_sees_half_an_edit() {
         });
         tables.collect::<Vec<_>>()
     };
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     let mut present = tables_of(0);
-    set.apply(present.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.add(*level, table.clone()))).unwrap();
+    set.apply(present.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.add_newest(*level, table.clone())))
+        .unwrap();
     let (is_over, newest) = (AtomicBool::new(false), AtomicU64::new(0));
     let reader = |thread: u64| {
         let keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
@@ -431,7 +436,7 @@ fn no_reader_sees_half_an_edit() {
         for generation in 1..=GENERATIONS {
             let next = tables_of(generation);
             let edit = present.iter().fold(ViewEdit::new(), |edit, (level, table)| edit.remove(*level, table));
-            set.apply(next.iter().fold(edit, |edit, (level, table)| edit.add(*level, table.clone()))).unwrap();
+            set.apply(next.iter().fold(edit, |edit, (level, table)| edit.add_newest(*level, table.clone()))).unwrap();
             newest.store(generation, Ordering::Release);
             present = next;
         }
@@ -447,7 +452,7 @@ fn text_of(value: &[u8]) -> &str {
 
 #[test]
 fn edits_of_many_threads_are_all_applied() {
-    let set = TableSet::new(vec![]);
+    let set = TableSet::new([]).unwrap();
     thread::scope(|scope| {
         for thread in 0..4 {
             let set = &set;

@@ -69,7 +69,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
             let (end, may_end) = channel();
             let slow_from = AtomicU64::new(slow_from);
             let disk = Arc::new(SlowDisk { bytes: bytes.clone(), slow_from, began, may_end: Mutex::new(may_end) });
-            let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()]);
+            let set = crate::set_of(vec![Table::open_source(disk, &options).unwrap()]);
             thread::scope(|scope| {
                 // Dropped if an assertion fails: the slow read then fails too, and nothing waits for it.
                 let end = end;

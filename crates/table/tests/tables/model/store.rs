@@ -50,7 +50,7 @@ impl Store {
             model: BTreeMap::new(),
             memtable: Entries::new(),
             files: vec![],
-            set: TableSet::new(vec![]),
+            set: TableSet::new([]).unwrap(),
             probing,
             // Seldom, because files are much slower than memory.
             directory: random.one_in(100).then(|| tempfile::tempdir().unwrap()),
@@ -172,7 +172,7 @@ impl Store {
             if is_ignoring && random.one_in(2) { options.without_filter() } else { options }
         };
         let tables: Vec<Table> = self.files.iter().map(|file| file.open(&options())).collect();
-        self.set = TableSet::new(tables);
+        self.set = crate::set_of(tables);
         self.check_filters();
     }
 
