@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::{Filters, KeyHasher, KeyParts, LoadContext};
+use sstfilter::{FileId, Filters, KeyHasher, KeyParts, LoadContext};
 use sstfilter_store::{
     FileFilters, FilterMetadata, FilterPart, FilterStore, PartitionCut, PartitionOptions, TableIdentity,
 };
@@ -23,17 +23,17 @@ pub fn exercise(bytes: &[u8]) {
 /// The bytes with the magic numbers, a length of the filters that fits, and checksums that hold.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
-    let Some(at) = bytes.len().checked_sub(64) else { return out };
+    let Some(at) = bytes.len().checked_sub(40) else { return out };
     let (body, trailer) = out.split_at_mut(at);
-    let metadata_bytes = u32::from_le_bytes([trailer[36], trailer[37], trailer[38], trailer[39]]);
+    let metadata_bytes = u32::from_le_bytes([trailer[20], trailer[21], trailer[22], trailer[23]]);
     if let Some(filters) = body.len().checked_sub(metadata_bytes as usize) {
         trailer[..8].copy_from_slice(&(filters as u64).to_le_bytes());
         let (filters, metadata) = body.split_at_mut(filters);
         metadata::seal(metadata, filters);
     }
-    trailer[52..60].copy_from_slice(b"SSTFLTSC");
-    let sum = crc32c::crc32c(&trailer[..60]);
-    trailer[60..].copy_from_slice(&sum.to_le_bytes());
+    trailer[28..36].copy_from_slice(b"SSTFLTSC");
+    let sum = crc32c::crc32c(&trailer[..36]);
+    trailer[36..].copy_from_slice(&sum.to_le_bytes());
     out
 }
 
@@ -60,12 +60,10 @@ fn open(bytes: &[u8]) {
 
 fn assert_opens_for_its_table_alone(metadata: &FilterMetadata, table: TableIdentity, tail: &[u8], length: u64) {
     assert_eq!(FilterMetadata::of_sidecar(tail, length, &table).as_ref(), Ok(metadata));
-    let mut id = table.id;
-    id[0] ^= 1;
     let others = [
-        TableIdentity::new(id, table.bytes, table.checksum),
-        TableIdentity::new(table.id, table.bytes ^ 1, table.checksum),
-        TableIdentity::new(table.id, table.bytes, table.checksum ^ 1),
+        TableIdentity::new(FileId::from_fingerprint(table.file.fingerprint() ^ 1), table.bytes, table.checksum),
+        TableIdentity::new(table.file, table.bytes ^ 1, table.checksum),
+        TableIdentity::new(table.file, table.bytes, table.checksum ^ 1),
     ];
     let is_refused = |other| FilterMetadata::of_sidecar(tail, length, other).is_err();
     assert!(others.iter().all(is_refused), "a sidecar of another table is used");
@@ -76,7 +74,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let damage: [u32; 3] = input.arbitrary()?;
     let Some(policy) = pick::policy(input)? else { return Ok(()) };
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
-    let table = TableIdentity::new(input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
+    let table = TableIdentity::new(FileId::from_fingerprint(input.arbitrary()?), input.arbitrary()?, input.arbitrary()?);
     let mut store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()))
         .with_policy(policy.shared());
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
@@ -84,10 +82,10 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
         let options = PartitionOptions::new(cut, input.int_in_range(1 << 10..=4 << 10)?);
         store = store.with_partitions(options.expect("in range"));
     }
-    let mut builder = store.builder(table.file_id());
+    let mut builder = store.sidecar_builder(&table);
     let keys = partitions::keys(input)?;
     keys.iter().for_each(|key| builder.add_key(key));
-    let Some(file) = builder.finish().seal_as_sidecar(&table) else { return Ok(()) };
+    let Some(file) = builder.finish().seal() else { return Ok(()) };
     open(&file);
     let has_part = |key: &Vec<u8>| parts.extractors().any(|extractor| extractor.extract(key).is_some());
     if !parts.has_whole_keys() && !keys.iter().any(has_part) {

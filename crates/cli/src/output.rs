@@ -291,7 +291,7 @@ mod tests {
         builder.add(b"prefix", b"")?;
         let table =
             sstfilter_table::Table::open_source(bytes::Bytes::from(builder.finish()?.0), &TableOptions::default())?;
-        let other = TableIdentity::new([7; 16], 7, 7);
+        let other = TableIdentity::new([7; 16].into(), 7, 7);
         let mut messages = vec![
             BlockError::HashMismatch { expected, got }.to_string(),
             RangeFilter::load(block, context).map(drop).unwrap_err().to_string(),

@@ -102,7 +102,8 @@ impl Table {
         let mut index = file.read(index_at..index_at + blocks * KEY_BYTES as u64)?;
         let filters_at = (index_at + index.len() as u64).next_multiple_of(64);
         let index = (0..blocks).map(|_| index.split_to(KEY_BYTES)).collect();
-        let identity = TableIdentity::new(u128::from(id).to_le_bytes(), bytes, u32::try_from(checksum).unwrap_or(0));
+        let checksum = u32::try_from(checksum).unwrap_or(0);
+        let identity = TableIdentity::new(FileId::from_fingerprint(id), bytes, checksum);
         let (encoded, own) = (file.read(metadata_at..footer_at)?, FileBytes { start: filters_at, ..file.clone() });
         let sidecar = FileBytes { path: sidecar_path(&file.path), start: 0 };
         let tail = fs::read(&sidecar.path).unwrap_or_default();
@@ -360,9 +361,9 @@ impl Engine {
     /// Gives a table another filter without rewriting the table, for instance a better one if it has many lookups.
     fn rebuild_filter(&mut self, level: u32, old: &Arc<Table>, policy: FixedPolicy) -> Fallible<()> {
         let store = self.store.clone().with_policy(Arc::new(policy));
-        let mut builder = store.builder(FileId::random()).with_level(level);
+        let mut builder = store.sidecar_builder(&old.identity).with_level(level);
         old.entries_from(Bytes::new()).try_for_each(|entry| entry.map(|(key, _)| builder.add_key(&key)))?;
-        let sidecar = builder.finish().seal_as_sidecar(&old.identity).ok_or("the policy wants no filter")?;
+        let sidecar = builder.finish().seal().ok_or("the policy wants no filter")?;
         fs::write(sidecar_path(&old.file.path), sidecar)?;
         self.apply(ViewEdit::new().replace(level, old, Arc::new(Table::open(&self.directory, old.id, &self.store)?)))
     }

@@ -32,9 +32,11 @@ use crate::codec::{LINE_BYTES, checksum_without_last};
 /// Call the `with_*` methods before the first key; later calls have no effect.
 #[derive(Debug)]
 #[must_use]
-pub struct FileFilterBuilder {
+pub struct FileFilterBuilder<T = ()> {
     config: Arc<Config>,
     file: FileId,
+    /// The existing table, if the filters are for its sidecar.
+    table: T,
     context: BuildContext,
     keeps_hashes: bool,
     /// Created with the first key, when the engine has made all its settings.
@@ -86,12 +88,25 @@ pub struct BuiltFilters {
     hashes: Option<Vec<KeyHash>>,
 }
 
-impl FileFilterBuilder {
-    pub(super) fn new(config: Arc<Config>, file: FileId) -> Self {
+/// Builds new filters for an existing table, as a [`FileFilterBuilder`] does for a new file. Add all of the table's keys,
+/// deleted keys too, and all of its range tombstones: the sidecar replaces the table's own description. Nothing notices a
+/// forgotten tombstone, and the keys that it deletes come back.
+pub type SidecarBuilder = FileFilterBuilder<TableIdentity>;
+
+/// The finished filters of a [sidecar](super::FilterStore::sidecar_builder).
+#[derive(Clone, Debug)]
+pub struct BuiltSidecar {
+    filters: BuiltFilters,
+    table: TableIdentity,
+}
+
+impl<T> FileFilterBuilder<T> {
+    pub(super) fn new(config: Arc<Config>, file: FileId, table: T) -> Self {
         let filters = &config.reader.filters;
         // Without extractors that a filter cannot name.
         let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
-        Self { config, file, context, keeps_hashes: false, started: None, interruption: Interruption::default() }
+        let interruption = Interruption::default();
+        Self { config, file, table, context, keeps_hashes: false, started: None, interruption }
     }
 
     fn with(mut self, set: impl FnOnce(&mut BuildContext)) -> Self {
@@ -110,11 +125,6 @@ impl FileFilterBuilder {
             let BuildContext { hasher, key_parts, file_id, .. } = core::mem::replace(own, context.clone());
             (own.hasher, own.key_parts, own.file_id) = (hasher, key_parts, file_id);
         })
-    }
-
-    /// Keeps the hashes of the keys for a file map ([`BuiltFilters::take_hashes`]), at 8 bytes each.
-    pub fn keep_hashes(self) -> Self {
-        Self { keeps_hashes: true, ..self }
     }
 
     #[inline]
@@ -178,18 +188,38 @@ impl FileFilterBuilder {
         self.started.as_ref().map_or(0, |started| started.estimated_bytes())
     }
 
-    /// Builds the filters.
-    #[must_use]
-    pub fn finish(self) -> BuiltFilters {
+    fn built(self) -> (BuiltFilters, T) {
         let is_interrupted = self.interruption.has_happened();
-        let Self { config, context, started, .. } = self;
+        let Self { config, context, started, table, .. } = self;
         let mut started = started.unwrap_or_else(|| Box::new(Started::new(&config, context)));
         if is_interrupted {
             // The policy panicked before the key or range tombstone of that call reached the bounds.
             started.metadata.bounds = KeyBounds::Unknown;
             started.interruption.enter();
         }
-        started.finish()
+        (started.finish(), table)
+    }
+}
+
+impl FileFilterBuilder {
+    /// Keeps the hashes of the keys for a file map ([`BuiltFilters::take_hashes`]), at 8 bytes each.
+    pub fn keep_hashes(self) -> Self {
+        Self { keeps_hashes: true, ..self }
+    }
+
+    /// Builds the filters.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilters {
+        self.built().0
+    }
+}
+
+impl SidecarBuilder {
+    /// Builds the filters.
+    #[must_use]
+    pub fn finish(self) -> BuiltSidecar {
+        let (filters, table) = self.built();
+        BuiltSidecar { filters, table }
     }
 }
 
@@ -445,16 +475,31 @@ impl BuiltFilters {
         }
         (bytes.into(), metadata)
     }
+}
 
-    /// Returns the bytes of a sidecar, a file with these filters for the existing `table`; `None` if there are no
-    /// filters. They are bound to the table's id, whatever id the builder had.
-    ///
-    /// The sidecar replaces the table's own description. So add all of the table's keys to the builder, deleted keys
-    /// too, and all of its range tombstones: nothing notices a forgotten tombstone, and the keys that it deletes come
-    /// back.
+impl BuiltSidecar {
+    /// Returns the filters.
     #[must_use]
-    pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
-        let (filters, metadata) = self.seal();
-        if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, table) }
+    pub const fn filters(&self) -> &BuiltFilters {
+        &self.filters
+    }
+
+    /// Returns the table whose keys they contain.
+    #[must_use]
+    pub const fn table(&self) -> &TableIdentity {
+        &self.table
+    }
+
+    /// Takes over a range filter, as [`BuiltFilters::with_ranges_of`].
+    #[must_use]
+    pub fn with_ranges_of(self, metadata: &FilterMetadata, block: Bytes) -> Self {
+        Self { filters: self.filters.with_ranges_of(metadata, block), ..self }
+    }
+
+    /// Returns the bytes of the sidecar, a file beside the table; `None` if there are no filters.
+    #[must_use]
+    pub fn seal(self) -> Option<Bytes> {
+        let (filters, metadata) = self.filters.seal();
+        if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, &self.table) }
     }
 }

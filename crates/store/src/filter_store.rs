@@ -6,10 +6,11 @@ use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor};
 use sstfilter_range::{KeyRange, RangePolicy};
 
 use super::budget::FilterBudget;
-use super::build::FileFilterBuilder;
+use super::build::{FileFilterBuilder, SidecarBuilder};
 use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
+use super::identity::TableIdentity;
 use super::metadata::FilterMetadata;
 use super::partition::PartitionOptions;
 use super::reader::Reader;
@@ -162,7 +163,13 @@ impl FilterStore {
     /// Returns a builder for the filters of a file that is to be written. They are bound to `file`: an id that no other
     /// contents ever have, such as the one from [`FileId::random`].
     pub fn builder(&self, file: FileId) -> FileFilterBuilder {
-        FileFilterBuilder::new(self.config.clone(), file)
+        FileFilterBuilder::new(self.config.clone(), file, ())
+    }
+
+    /// Returns a builder for the [sidecar](super::sidecar_path) of an existing table, whose filters are bound to the id
+    /// in its identity. So maps that cover the table still do, and a lookup with another id finds no filter.
+    pub fn sidecar_builder(&self, table: &TableIdentity) -> SidecarBuilder {
+        FileFilterBuilder::new(self.config.clone(), table.file, *table)
     }
 
     /// Opens a file's filters; `source` reads their bytes. This never fails: a filter that is damaged, or belongs to

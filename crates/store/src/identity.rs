@@ -7,13 +7,15 @@ use sstfilter::FileId;
 /// The identity of one table of a store; a sidecar of another table is not used.
 ///
 /// The package `sstfilter-table` takes the checksum from a table's footer, which depends on every byte of the file. For
-/// the tables of another engine, take the unique id, the length of the file, and a checksum that covers the keys, such
-/// as the file checksum in the manifest, or the CRC32C of the last blocks if these contain the checksums of all others.
+/// the tables of another engine, take an id that no other table has, the length of the file, and a checksum that covers
+/// the keys, such as the file checksum in the manifest, or the CRC32C of the last blocks if these contain the checksums
+/// of all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TableIdentity {
-    /// The unique id of the table.
-    pub id: [u8; 16],
+    /// The id of the table's file: that of its own description, if it has one
+    /// ([`FilterMetadata::file_id`](super::FilterMetadata::file_id)). The filters of the sidecar are bound to it.
+    pub file: FileId,
     /// Length of the whole table in bytes.
     pub bytes: u64,
     /// A checksum of the table.
@@ -23,20 +25,14 @@ pub struct TableIdentity {
 impl TableIdentity {
     /// Returns the identity with this id, length and checksum.
     #[must_use]
-    pub const fn new(id: [u8; 16], bytes: u64, checksum: u32) -> Self {
-        Self { id, bytes, checksum }
-    }
-
-    /// Returns the id that the filter of the table's sidecar is bound to.
-    pub fn file_id(&self) -> FileId {
-        self.id.into()
+    pub const fn new(file: FileId, bytes: u64, checksum: u32) -> Self {
+        Self { file, bytes, checksum }
     }
 }
 
 impl fmt::Display for TableIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("table ")?;
-        self.id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        write!(f, " of {} bytes and checksum {:#010x}", self.bytes, self.checksum)
+        let Self { file, bytes, checksum } = self;
+        write!(f, "table {:016x} of {bytes} bytes and checksum {checksum:#010x}", file.fingerprint())
     }
 }

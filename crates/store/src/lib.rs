@@ -126,7 +126,7 @@ pub mod internal {
 pub use bytes;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
-pub use build::{BuiltFilters, FileFilterBuilder};
+pub use build::{BuiltFilters, BuiltSidecar, FileFilterBuilder, SidecarBuilder};
 pub use error::FilterProblem;
 pub use file::FileFilters;
 pub use filter_store::FilterStore;

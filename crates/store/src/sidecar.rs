@@ -1,19 +1,17 @@
-//! A sidecar, a file with other filters for an existing table: filter bytes, their description, and a trailer of 64
-//! bytes that identifies the table.
+//! A sidecar, a file with other filters for an existing table: filter bytes, their description, and a trailer of 40
+//! bytes. The id in the description, and length and checksum in the trailer, identify the table.
 //!
 //! ```text
 //!  0   8  length of the filter bytes, with which the file begins
-//!  8  16  table id
-//! 24   8  length of the table
-//! 32   4  checksum of the table
-//! 36   4  length of the description
-//! 40   4  format version
-//! 44   8  0
-//! 52   8  magic, the bytes "SSTFLTSC"
-//! 60   4  CRC32C of bytes 0 to 59
+//!  8   8  length of the table
+//! 16   4  checksum of the table
+//! 20   4  length of the description
+//! 24   4  format version
+//! 28   8  magic, the bytes "SSTFLTSC"
+//! 36   4  CRC32C of bytes 0 to 35
 //! ```
 //!
-//! The checksum covers 60 bytes in every version, so the reader compares it before it believes the version: a flipped
+//! The checksum covers 36 bytes in every version, so the reader compares it before it believes the version: a flipped
 //! bit is damage, never a newer release. The last two bytes of the magic are at the position where a filter block has
 //! "SF", so one look at the end of a file tells them apart.
 
@@ -27,7 +25,7 @@ use super::error::FilterProblem;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, refused};
 
-const TRAILER_BYTES: usize = 64;
+const TRAILER_BYTES: usize = 40;
 const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"SSTFLTSC";
 const WHAT: &str = "sidecar";
@@ -41,12 +39,10 @@ pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdent
     let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
     let mut trailer = Vec::with_capacity(TRAILER_BYTES);
     trailer.put_u64_le(filters.len() as u64);
-    trailer.put_slice(&table.id);
     trailer.put_u64_le(table.bytes);
     trailer.put_u32_le(table.checksum);
     trailer.put_u32_le(metadata_bytes);
     trailer.put_u32_le(VERSION);
-    trailer.put_u64_le(0);
     trailer.put_slice(&MAGIC);
     trailer.put_u32_le(checksum(&trailer));
     Some([filters, &metadata, &trailer].concat().into())
@@ -62,7 +58,8 @@ pub fn sidecar_path(table: &Path) -> PathBuf {
 
 struct Trailer {
     filter_bytes: u64,
-    table: TableIdentity,
+    table_bytes: u64,
+    table_checksum: u32,
     /// Bytes of the description and of the trailer.
     tail_bytes: u64,
 }
@@ -73,32 +70,32 @@ fn length(expected: u64, got: u64) -> FilterProblem {
 
 impl Trailer {
     fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
-        let too_short = || refused("length of a sidecar", "at least 64 bytes", &end.len());
+        let too_short = || refused("length of a sidecar", "at least 40 bytes", &end.len());
         let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
         // The magic first: a file of another type is not damaged.
-        let magic = fields.array::<52, 8>();
+        let magic = fields.array::<28, 8>();
         if magic != MAGIC {
             return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));
         }
-        let (expected, got) = (fields.u32::<60>(), checksum(&fields.array::<0, 60>()));
+        let (expected, got) = (fields.u32::<36>(), checksum(&fields.array::<0, 36>()));
         if expected != got {
             return Err(FilterProblem::Checksum { what: WHAT, expected, got });
         }
-        let (metadata_bytes, version) = (fields.u32::<36>(), fields.u32::<40>());
+        let (metadata_bytes, version) = (fields.u32::<20>(), fields.u32::<24>());
         if version != VERSION {
             return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
         }
         if metadata_bytes > MAX_METADATA_BYTES {
             return Err(refused("bytes of the description in a sidecar", "at most 2^28", &metadata_bytes));
         }
-        let table = TableIdentity::new(fields.array::<8, 16>(), fields.u64::<24>(), fields.u32::<32>());
+        let (filter_bytes, table_bytes, table_checksum) = (fields.u64::<0>(), fields.u64::<8>(), fields.u32::<16>());
         let tail_bytes = u64::from(metadata_bytes) + TRAILER_BYTES as u64;
-        Ok(Self { filter_bytes: fields.u64::<0>(), table, tail_bytes })
+        Ok(Self { filter_bytes, table_bytes, table_checksum, tail_bytes })
     }
 }
 
 impl FilterMetadata {
-    /// Returns how many bytes at the end of a sidecar hold its description and trailer, from its last 64 bytes or more.
+    /// Returns how many bytes at the end of a sidecar hold its description and trailer, from its last 40 bytes or more.
     ///
     /// # Errors
     ///
@@ -129,7 +126,7 @@ impl FilterMetadata {
     ///
     /// The errors of [`of_sidecar`](Self::of_sidecar), except for another table.
     pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
-        let Trailer { filter_bytes, table, tail_bytes } = Trailer::decode(tail)?;
+        let Trailer { filter_bytes, table_bytes, table_checksum, tail_bytes } = Trailer::decode(tail)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
         let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES));
         let metadata = Self::decode(metadata.ok_or_else(|| length(tail_bytes, tail.len() as u64))?)?;
@@ -140,6 +137,7 @@ impl FilterMetadata {
                 return Err(length(expected, file_bytes));
             }
         }
+        let table = TableIdentity::new(metadata.file, table_bytes, table_checksum);
         Ok((metadata, table))
     }
 }

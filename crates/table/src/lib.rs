@@ -108,7 +108,6 @@ pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use options::TableOptions;
 pub use properties::TableProperties;
 pub use set::{TableSet, TableSnapshot};
-pub use sidecar::BuiltSidecar;
 pub use stats::TableStats;
 pub use table::Table;
 pub use verify::{FilterVerdict, VerifyReport};

@@ -44,7 +44,7 @@ impl TableParts {
     /// Returns the identity that binds a sidecar to the table.
     pub(super) fn identity(&self) -> TableIdentity {
         let Footer { metaindex, table_id } = self.footer;
-        TableIdentity::new(table_id, metaindex.range().end + FOOTER_BYTES as u64, self.footer.checksum())
+        TableIdentity::new(table_id.into(), metaindex.range().end + FOOTER_BYTES as u64, self.footer.checksum())
     }
 
     /// Returns the offset of the filters.

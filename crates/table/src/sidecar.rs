@@ -3,32 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use sstfilter_store::{BuiltFilters, FilterProblem, TableIdentity, sidecar_path};
+use sstfilter_store::{BuiltSidecar, FilterProblem, TableIdentity, sidecar_path};
 
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableLocation, TableOptions, TablePart};
-
-/// New filters for an existing table, built from its keys.
-#[derive(Clone, Debug)]
-pub struct BuiltSidecar {
-    filters: BuiltFilters,
-    table: TableIdentity,
-}
-
-impl BuiltSidecar {
-    /// Returns the filters.
-    #[must_use]
-    pub const fn filters(&self) -> &BuiltFilters {
-        &self.filters
-    }
-
-    /// Returns the table whose keys they contain.
-    #[must_use]
-    pub const fn table(&self) -> &TableIdentity {
-        &self.table
-    }
-}
 
 impl Table {
     /// Returns the identity that binds a sidecar to the table.
@@ -56,7 +35,8 @@ impl Table {
         let own = &properties.filters;
         // The properties of an untrusted file may claim any count, but an entry takes at least three bytes.
         let max_keys = properties.entries.min(properties.data_bytes / 3);
-        let mut builder = store.builder(own.file_id()).with_context(&options.context).with_expected_keys(max_keys);
+        let builder = store.sidecar_builder(&self.identity());
+        let mut builder = builder.with_context(&options.context).with_expected_keys(max_keys);
         if !builder.builds_nothing() {
             let mut entries = 0;
             for entry in self {
@@ -68,16 +48,17 @@ impl Table {
                 return Err(TableError::corrupt(at, format!("{entries} entries, as in the data"), properties.entries));
             }
         }
-        let mut filters = builder.finish();
+        let mut built = builder.finish();
+        let filters = built.filters();
         // A sidecar replaces both filters, so the table's own range filter is copied unless a new one was built. It is
         // not copied alone, because such a sidecar would hide the table's point filter.
         if let Some(section) =
             own.ranges().filter(|_| filters.range_report.is_none() && filters.metadata().points().is_some())
         {
             let block = self.parts.filter_bytes(&self.file).read_range(section.range())?;
-            filters = filters.with_ranges_of(own, block);
+            built = built.with_ranges_of(own, block);
         }
-        Ok(BuiltSidecar { filters, table: self.identity() })
+        Ok(built)
     }
 
     /// Builds a new filter from the table's keys and writes it to a file next to the table, which does not change.
@@ -135,19 +116,19 @@ impl Table {
     /// The write errors of [`write_sidecar`](Self::write_sidecar); [`TableError::Filter`] for filters of another table.
     pub fn install_sidecar(
         &self,
-        BuiltSidecar { filters, table: got }: &BuiltSidecar,
+        built: &BuiltSidecar,
         options: &TableOptions,
     ) -> Result<Option<(PathBuf, u64)>, TableError> {
         let path = self.place_of_sidecar()?;
-        let (expected, got) = (self.identity(), *got);
+        let (expected, got) = (self.identity(), *built.table());
         if expected != got {
             let at = TableLocation { path: Some(path.into()), part: TablePart::Filter, offset: 0 };
             return Err(TableError::Filter { at, source: FilterProblem::OtherTable { expected, got } });
         }
-        if filters.metadata().sections().is_empty() {
+        if built.filters().metadata().sections().is_empty() {
             return Ok(None);
         }
-        let bytes = filters.clone().seal_as_sidecar(&expected).ok_or_else(|| {
+        let bytes = built.clone().seal().ok_or_else(|| {
             let problem = "expected a description of filters of at most 256 MiB, got a longer one";
             let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
             TableError::Io { context: "writing", path: Some(path.clone()), source }

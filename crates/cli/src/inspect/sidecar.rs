@@ -10,7 +10,7 @@ use sstfilter_store::{FilterPart, sidecar_path};
 use super::{FilterFields, outcome_of};
 use crate::groups::without_path;
 use crate::opened::{Reading, Sidecar};
-use crate::output::{Outcome, hex, in_options};
+use crate::output::{Outcome, in_options};
 use crate::partitions::PartitionFields;
 use crate::ranges::{RangeBlock, RangeFields};
 use crate::units::grouped;
@@ -62,7 +62,7 @@ impl SidecarBeside {
 /// The fields of a sidecar.
 #[derive(Debug, Serialize)]
 pub(super) struct SidecarFields {
-    table_id: String,
+    file_fingerprint: String,
     table_bytes: u64,
     table_checksum: String,
     /// Names of extractors; an empty one stands for whole keys.
@@ -83,7 +83,7 @@ impl SidecarFields {
         let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;
         let whole_keys = metadata.has_whole_keys().then(String::new);
         Ok(Self {
-            table_id: hex(&table.id),
+            file_fingerprint: format!("{:#018x}", table.file.fingerprint()),
             table_bytes: table.bytes,
             table_checksum: format!("{:#010x}", table.checksum),
             key_parts: whole_keys.into_iter().chain(metadata.extractors().map(str::to_owned)).collect(),
@@ -105,7 +105,7 @@ impl SidecarFields {
 impl fmt::Display for SidecarFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bytes, checksum) = (grouped(self.table_bytes), &self.table_checksum);
-        writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.table_id)?;
+        writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.file_fingerprint)?;
         self.partitions.iter().try_for_each(|partitions| write!(f, "{partitions}"))?;
         self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))?;
         self.range_filter.iter().try_for_each(|filter| write!(f, "  range filter\n{filter}"))

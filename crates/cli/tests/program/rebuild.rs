@@ -55,7 +55,8 @@ fn inspect_shows_both_filters_of_a_table_and_knows_a_sidecar_that_is_given_itsel
 
     let itself = run(&["inspect", "--json", &sidecar]).expect_code(0).json();
     assert_eq!(itself["files"][0]["sidecar"]["filter"]["kind"], "ribbon", "{itself}");
-    assert_eq!(itself["files"][0]["sidecar"]["table_id"], json["files"][0]["table"]["table_id"]);
+    let fingerprint = &itself["files"][0]["sidecar"]["file_fingerprint"];
+    assert_eq!(*fingerprint, itself["files"][0]["sidecar"]["filter"]["file_fingerprint"]);
     assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains(": sidecar of "));
     run(&["verify", &sidecar]).expect_code(0);
 }

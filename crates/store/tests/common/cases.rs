@@ -109,5 +109,6 @@ impl ContainerCase {
 pub(crate) fn identity_of(table: &[u8]) -> TableIdentity {
     let footer: &[u8; 64] = table.last_chunk().unwrap();
     let checksum = u32::from_le_bytes(footer[52..56].try_into().unwrap());
-    TableIdentity::new(footer[24..40].try_into().unwrap(), table.len() as u64, checksum)
+    let id: [u8; 16] = footer[24..40].try_into().unwrap();
+    TableIdentity::new(id.into(), table.len() as u64, checksum)
 }

@@ -148,7 +148,7 @@ fn a_description_with_any_byte_changed_and_a_checksum_that_holds_never_panics_no
 #[test]
 fn random_bytes_are_no_description_and_no_sidecar() {
     let mut random = Random::new(1);
-    let table = TableIdentity::new([1; 16], 2, 3);
+    let table = TableIdentity::new(FileId::from([1; 16]), 2, 3);
     for _ in 0..20_000 / effort::stride(10) {
         let mut bytes: Vec<u8> = (0..random.below(300)).map(|_| random.next().to_le_bytes()[0]).collect();
         if random.one_in(2) && bytes.len() >= 48 {
@@ -157,10 +157,10 @@ fn random_bytes_are_no_description_and_no_sidecar() {
         }
         let (_, first) = allocated(|| FilterMetadata::decode(&bytes));
         if random.one_in(2) && bytes.len() >= 64 {
-            let trailer = bytes.len() - 64;
-            bytes[trailer + 52..trailer + 60].copy_from_slice(b"SSTFLTSC");
-            let sum = crc(&bytes[trailer..trailer + 60]);
-            bytes[trailer + 60..].copy_from_slice(&sum);
+            let trailer = bytes.len() - 40;
+            bytes[trailer + 28..trailer + 36].copy_from_slice(b"SSTFLTSC");
+            let sum = crc(&bytes[trailer..trailer + 36]);
+            bytes[trailer + 36..].copy_from_slice(&sum);
         }
         let length = bytes.len() as u64;
         let (_, second) = allocated(|| FilterMetadata::sidecar_tail_bytes(&bytes));
@@ -190,12 +190,12 @@ fn unknown_sections_and_longer_headers_are_passed_over() {
 #[test]
 fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
     let store = partitioned(PartitionCut::HashRange).with_range_filters(ranges());
-    let table = TableIdentity::new([1; 16], 1 << 30, 77);
-    let mut builder = store.builder(FileId::random());
+    let table = TableIdentity::new(FileId::from([1; 16]), 1 << 30, 77);
+    let mut builder = store.sidecar_builder(&table);
     tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
-    let description = built.metadata().clone();
-    let sidecar = built.seal_as_sidecar(&table).unwrap().to_vec();
+    let description = built.filters().metadata().clone();
+    let sidecar = built.seal().unwrap().to_vec();
     let length = sidecar.len() as u64;
     let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar).unwrap()).unwrap();
     let tail = &sidecar[sidecar.len() - tail_bytes..];
@@ -218,9 +218,9 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
         assert!(FilterMetadata::of_any_sidecar(tail, wrong).is_err(), "{wrong} bytes");
     }
     for other in [
-        TableIdentity::new([2; 16], 1 << 30, 77),
-        TableIdentity::new([1; 16], 1, 77),
-        TableIdentity::new([1; 16], 1 << 30, 78),
+        TableIdentity::new(FileId::from([2; 16]), 1 << 30, 77),
+        TableIdentity::new(FileId::from([1; 16]), 1, 77),
+        TableIdentity::new(FileId::from([1; 16]), 1 << 30, 78),
     ] {
         let refused = FilterMetadata::of_sidecar(tail, length, &other);
         assert_eq!(refused, Err(FilterProblem::OtherTable { expected: other, got: table }));

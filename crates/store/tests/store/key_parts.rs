@@ -313,14 +313,14 @@ fn a_container_is_verified_whatever_is_known_of_its_keys() {
 fn every_builder_adds_the_parts_of_every_key() {
     let hasher = KeyHasher::default();
     let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
-    let (identity, file) = (TableIdentity::new([7; 16], 1, 2), FileId::from([7; 16]));
+    let identity = TableIdentity::new(FileId::from([7; 16]), 1, 2);
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
         let store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()));
         let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.builder(file);
+        let mut builder = store.sidecar_builder(&identity);
         keys().for_each(|key| builder.add_key(&key));
-        let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
+        let sidecar = builder.finish().seal().unwrap();
         let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
         assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
         let filter = store.open(metadata, sidecar);

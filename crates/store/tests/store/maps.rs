@@ -8,7 +8,10 @@ use std::thread;
 use bytes::Bytes;
 use sstfilter::{BlockError, FileId, Filters, KeyHasher, SecretSeed};
 use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions};
-use sstfilter_store::{FilterBudget, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
+use sstfilter_store::{
+    FilterBudget, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, PartitionOptions,
+    TableIdentity, ViewEdit,
+};
 
 use crate::engine::{
     AddNewest, File, Key, all_candidates, file, file_with, is_candidate, numbered, unfiltered, view_of,
@@ -339,6 +342,36 @@ fn maps_are_merged_beside_readers() {
         is_done.store(true, Ordering::Relaxed);
     });
     assert_eq!(current.read().0.uncovered_files().count(), 1);
+}
+
+#[test]
+fn a_file_that_gets_a_sidecar_stays_covered_and_its_filter_has_the_id_of_the_table() {
+    let store = FilterStore::default();
+    let (old, other) = (file(&store, numbered([1, 5])), file(&store, numbered([3, 7])));
+    let view = with_map(&view_of(&store, &[(0, &old), (0, &other)]));
+    let table = TableIdentity::new(old.filters.metadata().file_id(), 4_096, 7);
+    for policy in
+        [store.clone(), store.clone().with_partitions(PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap())]
+    {
+        let mut builder = policy.sidecar_builder(&table);
+        old.keys.iter().for_each(|key| builder.add_key(key));
+        let sidecar = builder.finish().seal().unwrap();
+        let description = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &table).unwrap();
+        assert_eq!(description.file_id(), table.file);
+        let section = description.points().unwrap();
+        if section.index_bytes == 0 {
+            // As a reader of the format's page does, which knows the table alone.
+            let block = sidecar.slice(..usize::try_from(section.bytes).unwrap());
+            assert!(store.filters().load(block.clone(), table.file).problem().is_none());
+            assert!(store.filters().load(block, FileId::random()).problem().is_some());
+        }
+        let filters = store.open(description, sidecar);
+        assert_eq!(filters.problem(), None);
+        let again = Arc::new(File::new(old.keys.clone(), old.disk.clone(), filters));
+        let view = view.edited(ViewEdit::new().replace(0, &old, again.clone())).unwrap();
+        assert_eq!((view.uncovered_files().count(), view.maps().count()), (0, 1));
+        assert!(is_candidate(&view, &key(5), &again));
+    }
 }
 
 // promise: file-maps

@@ -360,18 +360,18 @@ impl World {
         keys: &BTreeSet<Key>,
         tombstone: Option<&(Key, Key)>,
     ) -> (Bytes, FilterMetadata) {
-        let mut builder = writer.builder(FileId::random());
+        let id = FileId::random();
+        let (table, later) = (TableIdentity::new(id, 4_096, 7), TableIdentity::new(id, 4_096, 8));
+        let mut builder = writer.sidecar_builder(&table);
         keys.iter().for_each(|key| builder.add_key(key));
         if let Some((start, end)) = tombstone {
             builder.add_range_tombstone(start, end);
         }
-        let id = u128::from(self.random.next()).to_le_bytes();
-        let (table, later) = (TableIdentity::new(id, 4_096, 7), TableIdentity::new(id, 4_096, 8));
         let built = builder.finish();
-        let described = built.metadata().clone();
-        let Some(sidecar) = built.clone().seal_as_sidecar(&table) else { return built.seal() };
+        let described = built.filters().metadata().clone();
+        let Some(sidecar) = built.clone().seal() else { return built.filters().clone().seal() };
         let length = sidecar.len() as u64;
-        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 64..]).unwrap());
+        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 40..]).unwrap());
         let tail = &sidecar[sidecar.len() - tail_bytes.unwrap()..];
         let stale = FilterMetadata::of_sidecar(tail, length, &later);
         assert!(matches!(stale, Err(FilterProblem::OtherTable { .. })), "{stale:?}");

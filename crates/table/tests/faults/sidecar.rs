@@ -57,7 +57,7 @@ fn found(disk: &Disk, stored: &Entries, story: &str) -> Option<u64> {
     assert_eq!(table.uses_sidecar(), is_there, "{story}");
     // The filter, its description, and the trailer.
     let metadata = table.filters().metadata();
-    table.uses_sidecar().then(|| metadata.sections()[0].bytes + metadata.encode().len() as u64 + 64)
+    table.uses_sidecar().then(|| metadata.sections()[0].bytes + metadata.encode().len() as u64 + 40)
 }
 
 #[test]

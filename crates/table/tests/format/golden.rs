@@ -37,9 +37,9 @@ impl SidecarCase {
 
     fn build(&self) -> Vec<u8> {
         let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
-        let mut builder = store.builder(self.table.table_id.into());
+        let mut builder = store.sidecar_builder(&identity_of(&self.table.build()));
         (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
-        builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
+        builder.finish().seal().unwrap().to_vec()
     }
 }
 

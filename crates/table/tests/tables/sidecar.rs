@@ -90,10 +90,10 @@ pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
 /// Builds a sidecar for the table, as a reader with these options does.
 pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
-    table.build_sidecar(options).unwrap().filters().clone().seal_as_sidecar(&table.identity()).unwrap()
+    table.build_sidecar(options).unwrap().seal().unwrap()
 }
 
-const TRAILER_BYTES: usize = 64;
+const TRAILER_BYTES: usize = 40;
 
 /// Returns the three parts of a sidecar: filter bytes, their description, and the trailer.
 fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
@@ -287,10 +287,9 @@ pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
 pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
-    let file = table.properties().filters.file_id();
-    let mut builder = store.builder(file);
+    let mut builder = store.sidecar_builder(&table.identity());
     keys.for_each(|key| builder.add_key(&name(key)));
-    builder.finish().seal_as_sidecar(&table.identity()).unwrap()
+    builder.finish().seal().unwrap()
 }
 
 #[test]
