@@ -164,6 +164,10 @@ impl<T> FileFilterBuilder<T> {
     /// file is then a candidate for each of these keys, and for every range and prefix that overlaps them, and gets no
     /// range filter. If the engine orders keys differently, `start` may be above `end`: the range between the two by
     /// their bytes counts.
+    ///
+    /// At a level other than 0, cut range tombstones where the level's files end: a view
+    /// [refuses](super::ViewError::Overlap) a file that deletes keys of its neighbours, because no order of the two is
+    /// right for every engine.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         self.started().add_range_tombstone(start, end);
     }
@@ -293,6 +297,14 @@ impl Started {
             // A range filter knows only keys, so it is not built.
             ranges.add_range_tombstone();
         }
+        let after_start;
+        let [start, end] = if start < end {
+            [start, end]
+        } else {
+            // The start is deleted, whatever order the engine has.
+            after_start = [start, b"\0"].concat();
+            [end, &after_start]
+        };
         self.metadata.range_tombstones.include(start);
         self.metadata.range_tombstones.include(end);
     }

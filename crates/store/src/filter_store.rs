@@ -198,8 +198,11 @@ impl FilterStore {
     }
 
     /// Opens a file without using any filter. All of its keys, and all keys that its range tombstones delete, must be
-    /// in the range `keys`; the range `..` says nothing about them. An excluded end counts as included: at a level
-    /// other than 0, pass `..` for a file whose range ends where its neighbour begins.
+    /// in the range `keys`. An excluded end counts as included.
+    ///
+    /// The range `..` says nothing about them. At a level other than 0, a view then cannot tell whether the file
+    /// overlaps its neighbours, and returns it before them: its range tombstones must not reach into them. They do not
+    /// if the file was added with its description before.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         let metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into().into());

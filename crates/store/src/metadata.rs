@@ -40,7 +40,7 @@
 //! may ignore any filter. A change that affects the answers of a known section gets a new type.
 
 use core::ops::Bound::{Excluded, Included, Unbounded};
-use core::ops::Range;
+use core::ops::{Bound, Range};
 
 use bytes::BufMut;
 use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
@@ -89,7 +89,7 @@ pub struct FilterMetadata {
     pub(crate) range_extractor: Option<(String, u32)>,
     pub(crate) bounds: KeyBounds,
     pub(crate) keys_added: u64,
-    /// The smallest and the largest key that range tombstones delete.
+    /// The keys that range tombstones delete: from the first up to but excluding the second.
     pub(crate) range_tombstones: KeyBounds,
     /// For each extractor that returns a part for neither the smallest nor the largest key, the first key that has a
     /// part.
@@ -468,6 +468,34 @@ impl FilterMetadata {
     /// Returns keys of the file that show whether a hash or an extractor has changed.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
         self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
+    }
+
+    /// Returns the smallest key that the file has or deletes, and the end of these keys, which is included only if it is
+    /// one that the file has; `None` if there are none, or the keys are not known.
+    pub(crate) fn span(&self) -> Option<(&[u8], Bound<&[u8]>)> {
+        match (self.bounds.keys(), self.range_tombstones.keys()) {
+            (None, Some([start, end])) if self.bounds == KeyBounds::Empty => Some((start, Excluded(end))),
+            (Some([smallest, largest]), Some([start, end])) if largest < end => {
+                Some((smallest.min(start), Excluded(end)))
+            }
+            (Some([smallest, largest]), deleted) => {
+                Some((deleted.map_or(smallest, |[start, _]| smallest.min(start)), Included(largest)))
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Returns whether a range tombstone may delete the key.
+    pub(crate) fn deletes(&self, key: &[u8]) -> bool {
+        self.range_tombstones.keys().is_some_and(|[start, end]| start <= key && key < end)
+    }
+
+    /// Returns whether a range tombstone may delete a key of the range.
+    pub(crate) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
+        let Some([start, end]) = self.range_tombstones.keys() else { return false };
+        let from_start = KeyRange { lower: Included(start), ..range };
+        let to_end = KeyRange { upper: Excluded(end), ..range };
+        !range.is_empty() && !from_start.is_empty() && !to_end.is_empty()
     }
 
     /// Returns the section of the point filter.

@@ -180,9 +180,9 @@ impl FileState {
 
 /// Keys of the file.
 impl FileState {
-    /// Returns the smallest key, if the file's keys are known and it has any.
+    /// Returns the smallest key that the file has or deletes, if that is known and there is any.
     pub(super) fn smallest_key(&self) -> Option<&[u8]> {
-        self.metadata.bounds.keys().map(|[smallest, _]| smallest)
+        self.metadata.span().map(|(smallest, _)| smallest)
     }
 
     /// Returns whether a store of this configuration computes the probes for the file.
@@ -207,7 +207,7 @@ impl FileState {
     /// Returns whether a range tombstone of the file may delete the key, so that the file must be read whatever its
     /// filter answers.
     pub(super) fn deletes(&self, key: &[u8]) -> bool {
-        self.has_range_tombstones && self.metadata.range_tombstones.hold(key)
+        self.has_range_tombstones && self.metadata.deletes(key)
     }
 
     /// Returns the id by which maps may cover the file; `None` for a file with range tombstones, which deletes keys
@@ -223,13 +223,12 @@ impl FileState {
     }
 
     pub(super) fn overlaps(&self, range: KeyRange<'_>) -> bool {
-        self.metadata.range_tombstones.overlap(range) || self.metadata.bounds.overlap(range)
+        self.metadata.deletes_in(range) || self.metadata.bounds.overlap(range)
     }
 
     /// Returns whether the file certainly has something in the range, so that its filter has nothing to add.
     pub(super) fn surely_meets(&self, range: KeyRange<'_>) -> bool {
-        self.metadata.range_tombstones.overlap(range)
-            || self.metadata.known_keys().iter().any(|key| range.contains(key))
+        self.metadata.deletes_in(range) || self.metadata.known_keys().iter().any(|key| range.contains(key))
     }
 }
 

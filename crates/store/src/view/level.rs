@@ -2,10 +2,12 @@
 
 use core::cmp::Reverse;
 use core::fmt;
+use core::ops::Bound;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use sstfilter::internal::CacheResidency;
+use sstfilter_range::KeyRange;
 use sstfilter_range::internal::{KeyHeads, SharedPrefix};
 
 use crate::chunk::{Chunk, Member, max_files, prefix_of};
@@ -24,7 +26,7 @@ pub(crate) const OVERLAPPING: u32 = 0;
 /// steps, which pays off only beyond the number of files that stores have.
 pub(crate) struct Level<F> {
     pub(crate) number: u32,
-    /// Files in the order of their age; in a level other than 0, those without a place in the order of keys.
+    /// Files in the order of their age; in a level other than 0, those without keys or of unknown bounds.
     pub(crate) loose: Vec<Arc<Chunk<F>>>,
     /// Files in the order of their keys, without overlap.
     pub(crate) sorted: Vec<Arc<Chunk<F>>>,
@@ -58,6 +60,16 @@ pub enum ViewError {
         /// The position of the addition or replacement in the edit.
         position: usize,
     },
+    /// The edit adds a file whose id another file of the view has, at any level: two files of the same contents, or two
+    /// that were given one id. Maps and budgets tell files apart by their ids.
+    DuplicateId {
+        /// The level.
+        level: u32,
+        /// The position of the addition or replacement in the edit.
+        position: usize,
+        /// The fingerprint of the id.
+        fingerprint: u64,
+    },
     /// The edit adds a file to level 0 without an age: call
     /// [`add_to_level_0`](super::ViewEdit::add_to_level_0) instead.
     NoAge {
@@ -69,15 +81,16 @@ pub enum ViewError {
         /// The age.
         age: u64,
     },
-    /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
-    /// Files with range tombstones or unknown bounds are not compared: every lookup tests each of them, in no order of
-    /// age. An engine with range tombstones should cut them where its files end.
+    /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of the
+    /// other. Cut range tombstones where files end: each file gets the part from its smallest key up to but excluding
+    /// the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are not
+    /// compared.
     Overlap {
         /// The level.
         level: u32,
-        /// The largest key of the first file.
+        /// The largest key of the first file, or the end of its range tombstones if that is above.
         largest: Vec<u8>,
-        /// The smallest key of the second file, which is not above it.
+        /// The smallest key that the second file has or deletes.
         smallest: Vec<u8>,
     },
 }
@@ -93,6 +106,11 @@ impl fmt::Display for ViewError {
                 f,
                 "edit: expected change {position} to add a file that is new at level {level}, got one already there"
             ),
+            Self::DuplicateId { level, position, fingerprint } => write!(
+                f,
+                "edit: expected change {position} to add a file of a new id to level {level}, got {fingerprint:#018x}, \
+                 which another file of the view has"
+            ),
             Self::NoAge { position } => {
                 write!(f, "edit: expected change {position} to add a file to level 0 with an age, got none")
             }
@@ -101,7 +119,8 @@ impl fmt::Display for ViewError {
             }
             Self::Overlap { level, largest, smallest } => write!(
                 f,
-                "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"",
+                "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"; cut range \
+                 tombstones where files end",
                 largest.escape_ascii(),
                 smallest.escape_ascii()
             ),
@@ -246,9 +265,7 @@ impl<F> Level<F> {
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
         }
         for (_, member) in added {
-            // A tombstone may reach beyond the keys, so the file has no place in the order of keys.
-            let in_order = level != OVERLAPPING && !member.state.has_range_tombstones;
-            let place = match member.state.smallest_key().filter(|_| in_order) {
+            let place = match member.state.smallest_key().filter(|_| level != OVERLAPPING) {
                 Some(smallest) => (true, self.chunk_of(smallest)),
                 None => (false, self.loose.partition_point(|chunk| chunk.age(0) > member.age).saturating_sub(1)),
             };
@@ -315,9 +332,13 @@ impl<F> Level<F> {
             let is_same = self.number == OVERLAPPING && one.age == other.age;
             return if is_same { Err(ViewError::DuplicateAge { age: one.age.0 }) } else { Ok(()) };
         }
-        let bounds = [one, other].map(|member| member.state.metadata.bounds.keys());
-        match bounds {
-            [Some([_, largest]), Some([smallest, _])] if largest >= smallest => {
+        let [Some((_, end)), Some((smallest, _))] = [one, other].map(|member| member.state.metadata.span()) else {
+            return Ok(());
+        };
+        match end {
+            Bound::Included(largest) | Bound::Excluded(largest)
+                if (KeyRange { lower: Bound::Unbounded, upper: end }).contains(smallest) =>
+            {
                 let (largest, smallest) = (largest.to_vec(), smallest.to_vec());
                 Err(ViewError::Overlap { level: self.number, largest, smallest })
             }

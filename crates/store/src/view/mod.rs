@@ -14,6 +14,7 @@ use super::config::Config;
 use super::file::FileFilters;
 use super::filter_store::FilterStore;
 use super::stats::{Count, FileStats};
+use ids::Ids;
 use level::{Leaving, LevelChange, OVERLAPPING};
 
 pub(super) use level::Level;
@@ -21,6 +22,7 @@ pub use level::ViewError;
 pub(super) use mapped::{Covered, Mapped, Order};
 pub use maps::{MapPolicy, MapReason};
 
+mod ids;
 mod level;
 mod mapped;
 mod maps;
@@ -40,6 +42,7 @@ pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// The levels that have files, or had files that counted something, in the order of their numbers.
     pub(super) levels: Arc<[Arc<Level<F>>]>,
+    ids: Arc<Ids>,
     /// Shared by all views that descend from one.
     pub(super) counts: Arc<StripedCounters>,
     /// The maps that cover some of the files.
@@ -127,7 +130,8 @@ impl<F> FilterView<F> {
     #[must_use]
     pub fn new(store: &FilterStore) -> Self {
         let counts = Arc::new(StripedCounters::new(Count::ALL));
-        Self { config: store.config.clone(), levels: Arc::new([]), counts, mapped: None, writes: None, flushed: None }
+        let (config, levels) = (store.config.clone(), Arc::new([]));
+        Self { config, levels, ids: Arc::default(), counts, mapped: None, writes: None, flushed: None }
     }
 
     /// Returns the hash and the parts of keys that lookups probe for.
@@ -147,7 +151,7 @@ impl<F> FilterView<F> {
     }
 
     /// Returns the files of a level: at level 0 from the newest to the oldest, at any other level in the order of their
-    /// keys, after the files with range tombstones, without keys, or of unknown bounds.
+    /// keys, after the files without keys or of unknown bounds.
     pub fn files(&self, level: u32) -> impl Iterator<Item = &Arc<F>> {
         self.level(level).into_iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files)
     }
@@ -232,12 +236,29 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             }
             *level = Arc::new(level.edited(change, &self.config)?);
         }
+        let ids = self.ids_after(&changes)?;
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
         let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
         let mapped =
             self.mapped.as_ref().and_then(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
-        Ok(Self { levels, mapped: mapped.map(Arc::new), writes, ..self.clone() })
+        Ok(Self { levels, ids: Arc::new(ids), mapped: mapped.map(Arc::new), writes, ..self.clone() })
+    }
+
+    /// Returns the ids of the files after changes that fit their levels.
+    fn ids_after(&self, changes: &BTreeMap<u32, LevelChange<F>>) -> Result<Ids, ViewError> {
+        let mut ids = Ids::clone(&self.ids);
+        let leaving = changes.values().flat_map(|(leaving, _)| leaving.values());
+        leaving.for_each(|leaving| ids.remove((*leaving.file).as_ref().metadata().file_id()));
+        for (&level, (leaving, added)) in changes {
+            for (position, member) in leaving.values().filter_map(|leaving| leaving.by.as_ref()).chain(added) {
+                let (position, file) = (*position, member.state.metadata.file_id());
+                if !ids.insert(file) {
+                    return Err(ViewError::DuplicateId { level, position, fingerprint: file.fingerprint() });
+                }
+            }
+        }
+        Ok(ids)
     }
 }
 
@@ -246,6 +267,7 @@ impl<F> Clone for FilterView<F> {
         Self {
             config: self.config.clone(),
             levels: self.levels.clone(),
+            ids: self.ids.clone(),
             counts: self.counts.clone(),
             mapped: self.mapped.clone(),
             writes: self.writes.clone(),

@@ -270,17 +270,6 @@ fn a_view_has_no_map_once_its_last_covered_file_has_left() {
 }
 
 #[test]
-fn a_file_at_two_levels_is_in_a_map_once() {
-    let store = FilterStore::default();
-    let both = file(&store, numbered([1, 2]));
-    let view = with_map(&view_of(&store, &[(0, &both), (1, &both)]));
-    assert_eq!(view.uncovered_files().count(), 1);
-    assert_eq!(found(&view, &key(1)).len(), 2);
-    let view = view.edited(ViewEdit::new().remove(1, &both)).unwrap();
-    assert_eq!(found(&view, &key(1)).len(), 1);
-}
-
-#[test]
 fn a_builder_keeps_the_hashes_that_a_map_needs() {
     let store = FilterStore::default();
     let keys = numbered(0..1_000);

@@ -730,22 +730,27 @@ impl World {
     }
 }
 
+/// Returns the smallest key that a file has or deletes, and the end of these keys; `None` if they are not known.
+fn span(file: &Arc<File>) -> Option<(Key, Key)> {
+    let keys = file.filters.metadata().key_bounds();
+    let keys = keys.map(|(smallest, largest)| (smallest.to_vec(), [largest, b"\0"].concat()));
+    match (keys, file.tombstone.clone()) {
+        (Some(keys), Some(deleted)) => Some((keys.0.min(deleted.0), keys.1.max(deleted.1))),
+        (None, deleted) if file.keys.is_empty() => deleted,
+        (keys, _) => keys,
+    }
+}
+
 /// Returns whether two files of a sorted level overlap.
 fn overlaps(files: &[Arc<File>]) -> bool {
-    let in_order = |file: &&Arc<File>| file.tombstone.is_none();
-    let bounds = files.iter().filter(in_order).filter_map(|file| file.filters.metadata().key_bounds());
-    let mut bounds: Vec<_> = bounds.collect();
-    bounds.sort_unstable();
-    bounds.windows(2).any(|pair| pair[0].1 >= pair[1].0)
+    let mut spans: Vec<_> = files.iter().filter_map(span).collect();
+    spans.sort_unstable();
+    spans.windows(2).any(|pair| pair[0].1 > pair[1].0)
 }
 
 fn overlaps_with(files: &[Arc<File>], file: &Arc<File>) -> bool {
-    let (Some((smallest, largest)), None) = (file.filters.metadata().key_bounds(), &file.tombstone) else {
-        return false;
-    };
-    let others = files.iter().filter(|file| file.tombstone.is_none());
-    let mut others = others.filter_map(|file| file.filters.metadata().key_bounds());
-    others.any(|(from, to)| from <= largest && smallest <= to)
+    let Some((start, end)) = span(file) else { return false };
+    files.iter().filter_map(span).any(|(from, to)| from < end && start < to)
 }
 
 /// Reports where a failure happened.

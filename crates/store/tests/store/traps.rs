@@ -139,8 +139,7 @@ fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
     let deleting = file_with(&store, BTreeSet::new(), Some(tombstone("c", "f")));
     let old = file(&store, ["a", "d", "x"].map(|key| key.as_bytes().to_vec()));
     for level in [0, 1] {
-        // In a sorted level, tombstones do not count as an overlap.
-        let view = view_of(&store, &[(level, &old), (level, &deleting)]);
+        let view = view_of(&store, &[(level * 2, &old), (level, &deleting)]);
         for (key, expected) in [("a", 1), ("d", 2), ("x", 1), ("b", 0), ("e", 1)] {
             let given = all_candidates(&view, key.as_bytes());
             assert_eq!(given.len(), expected, "{level} {key}");
@@ -663,6 +662,170 @@ fn the_age_of_files_of_level_0_decides_and_no_order_of_calls() {
     assert_eq!(view.edited(twice).unwrap_err(), ViewError::DuplicateAge { age: u64::MAX });
     let none = add(edit(), 6).add(0, files[7].clone());
     assert_eq!(view.edited(none).unwrap_err(), ViewError::NoAge { position: 1 });
+}
+
+/// A file with these keys, which deletes a range of others.
+fn deleting(store: &FilterStore, keys: &[&str], [start, end]: [&str; 2]) -> Arc<File> {
+    let mut builder = store.builder(FileId::random());
+    keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
+    builder.add_range_tombstone(start.as_bytes(), end.as_bytes());
+    let (bytes, metadata) = builder.finish().seal();
+    let disk = Disk::new(bytes);
+    let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+    Arc::new(File::new(keys, disk.clone(), store.open(metadata, disk)))
+}
+
+// misuse: uncut-tombstones
+#[test]
+fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() {
+    let store = FilterStore::default();
+    let plain = |keys: &[&str]| file(&store, keys.iter().map(|key| key.as_bytes().to_vec()));
+    let run = [plain(&["c", "d"]), plain(&["k", "m"]), plain(&["x"])];
+    let view = run.iter().fold(ViewEdit::new(), |edit, file| edit.add(1, file.clone()));
+    let view = FilterView::new(&store).edited(view).unwrap();
+    let add = |file: Arc<File>| view.edited(ViewEdit::new().add(1, file.clone())).map(|view| (view, file));
+    for (keys, range) in [
+        (&["a"][..], ["a", "d"]),
+        (&["e"], ["e", "k\0"]),
+        (&["e"], ["d", "e"]),
+        (&["n"], ["a", "b"]),
+        (&[], ["d", "e"]),
+        (&[], ["a", "z"]),
+        // In an order of the engine's own.
+        (&["e"], ["k", "f"]),
+    ] {
+        let refused = add(deleting(&store, keys, range)).unwrap_err();
+        assert!(matches!(refused, ViewError::Overlap { level: 1, .. }), "{keys:?} {range:?}");
+        assert!(refused.to_string().contains("cut range tombstones"), "{refused}");
+    }
+    // Cut where files end, before or behind the keys, or without keys: found by every key that it has or deletes, and by
+    // no key of its neighbours.
+    for (keys, range, deleted) in [
+        (&["e"][..], ["e", "k"], &["e", "f", "jz"][..]),
+        (&["h"], ["e", "g"], &["e", "fz"]),
+        (&["h"], ["d\0", "k"], &["d\0", "h", "j"]),
+        (&[], ["e", "k"], &["e", "g"]),
+        (&["n"], ["o", "x"], &["o", "wz"]),
+        (&["y"], ["z", "zz"], &["z", "zy"]),
+    ] {
+        let (view, added) = add(deleting(&store, keys, range)).unwrap();
+        for key in keys.iter().chain(deleted) {
+            assert!(is_candidate(&view, key.as_bytes(), &added), "{key} of {keys:?} {range:?}");
+        }
+        for key in ["c", "d", "k", "m", "x"] {
+            let given = all_candidates(&view, key.as_bytes());
+            assert!(given.len() == 1 && !Arc::ptr_eq(&given[0], &added), "{key} of {keys:?} {range:?}");
+        }
+        let in_range = view.candidates_in_range(range[0].as_bytes()..range[1].as_bytes());
+        assert!(in_range.map(|found| Arc::as_ptr(found.file)).any(|found| found == Arc::as_ptr(&added)));
+        assert!(view.edited(ViewEdit::new().remove(1, &added)).is_ok());
+    }
+    // A run of many files, each of which deletes all up to the next one.
+    let name = |number: u32| format!("{number:04}");
+    let many = (0..500).map(|number| {
+        let (own, next) = (name(number * 10), name(number * 10 + 10));
+        deleting(&store, &[&own], [&own, &next])
+    });
+    let many: Vec<_> = many.collect();
+    let view = many.iter().fold(ViewEdit::new(), |edit, file| edit.add(3, file.clone()));
+    let view = FilterView::new(&store).edited(view).unwrap();
+    for number in 0..5_000 {
+        let given = all_candidates(&view, name(number).as_bytes());
+        assert!(given.len() == 1 && Arc::ptr_eq(&given[0], &many[number as usize / 10]), "{number}");
+    }
+}
+
+#[test]
+fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
+    let store = FilterStore::default();
+    let file_of = |id: u64, keys: Vec<Key>| {
+        let mut builder = store.builder(FileId::from_fingerprint(id));
+        keys.iter().for_each(|key| builder.add_key(key));
+        let (bytes, metadata) = builder.finish().seal();
+        let disk = Disk::new(bytes);
+        Arc::new(File::new(keys.into_iter().collect(), disk.clone(), store.open(metadata, disk)))
+    };
+    // By file numbers, enough for many shards.
+    let files: Vec<_> = (1..=3_000).map(|id| file_of(id, numbered([id as u32]))).collect();
+    let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(2, file.clone()));
+    let view = FilterView::new(&store).edited(view).unwrap();
+    let duplicate = |fingerprint| ViewError::DuplicateId { level: 1, position: 0, fingerprint };
+    for id in [1, 2, 1_500, 3_000] {
+        let again = file_of(id, numbered([id as u32]));
+        let refused = |edit: ViewEdit<File>| view.edited(edit).map(|_| ()).unwrap_err();
+        assert_eq!(refused(ViewEdit::new().add(1, again.clone())), duplicate(id));
+        let old = &files[id as usize - 1];
+        assert_eq!(refused(ViewEdit::new().add(1, old.clone())), duplicate(id));
+        // Moved, as itself or opened again, and back.
+        for moved in [old.clone(), again.clone()] {
+            let view = view.edited(ViewEdit::new().add(1, moved.clone()).remove(2, old)).unwrap();
+            assert!(view.edited(ViewEdit::new().add(2, old.clone())).is_err());
+            let back = view.edited(ViewEdit::new().remove(1, &moved).add_to_level_0(7, old.clone())).unwrap();
+            assert!(is_candidate(&back, &(id as u32).to_be_bytes(), old));
+        }
+        assert!(view.edited(ViewEdit::new().replace(2, old, again)).is_ok());
+    }
+    let new = file_of(5_000, numbered([5_000]));
+    let twice = ViewEdit::new().add(1, new.clone()).add_to_level_0(1, new.clone());
+    assert!(matches!(view.edited(twice), Err(ViewError::DuplicateId { fingerprint: 5_000, .. })));
+    // An id that has left may come again.
+    let gone = files.iter().fold(ViewEdit::new(), |edit, file| edit.remove(2, file));
+    let again = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(3, file.clone()));
+    assert!(view.edited(gone).unwrap().edited(again).is_ok());
+    // Files without a description have no id of their own.
+    let nameless = |edit: ViewEdit<File>| edit.add(1, unfiltered(&store, [], ..)).add(4, unfiltered(&store, [], ..));
+    assert_eq!(view.edited(nameless(nameless(ViewEdit::new()))).unwrap().files(1).count(), 2);
+}
+
+// promise: no-false-negatives
+#[test]
+fn keys_in_any_order_and_the_empty_one_are_found_whatever_builds_the_filter() {
+    let plain = FilterStore::default();
+    let partitions = PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap();
+    let stores = [plain.clone(), plain.clone().without_filters(), plain.with_partitions(partitions)];
+    let keys = [&b""[..], b"\0", b"a", b"m", b"m\0", b"zz", b"\xff\xff"];
+    for (number, store) in stores.iter().enumerate() {
+        for first in 0..keys.len() {
+            for step in [1, 2, 3, 4, 5, 6] {
+                for is_hashed in [false, true] {
+                    let order: Vec<_> = (0..keys.len()).map(|at| keys[(first + at * step) % keys.len()]).collect();
+                    let mut builder = store.builder(FileId::random());
+                    for key in &order {
+                        match is_hashed {
+                            true => builder.add_hash(key, store.filters().hash(key)),
+                            false => builder.add_key(key),
+                        }
+                    }
+                    let (bytes, metadata) = builder.finish().seal();
+                    assert_eq!(metadata.key_bounds(), Some((&b""[..], &b"\xff\xff"[..])), "{number} {order:?}");
+                    let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
+                    let disk = Disk::new(bytes);
+                    let opened = store.open(metadata, disk.clone());
+                    let file = Arc::new(File::new(keys.iter().map(|key| key.to_vec()).collect(), disk, opened));
+                    for level in [0, 1] {
+                        let view = view_of(store, &[(level, &file)]);
+                        for key in keys {
+                            assert!(is_candidate(&view, key, &file), "{key:?}: {number} {order:?} {is_hashed}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// promise: no-false-negatives
+#[test]
+fn a_file_whose_ends_are_in_the_order_of_another_comparator_is_a_candidate_for_every_key() {
+    let store = FilterStore::default();
+    for level in [0, 1] {
+        let file = unfiltered(&store, [b"m".to_vec()], &b"z"[..]..=&b"a"[..]);
+        let view = view_of(&store, &[(level, &file)]);
+        for key in [&b""[..], b"a", b"m", b"z", b"zz"] {
+            assert!(is_candidate(&view, key, &file), "{key:?}");
+        }
+        assert_eq!(view.candidates_in_range(&b"b"[..]..&b"c"[..]).count(), 1);
+    }
 }
 
 #[test]
