@@ -332,6 +332,28 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.any.expected_fpr(self.trailer.shape.keys)
     }
 
+    /// Whether a Bloom filter has far more keys than its size is for, such as twice as many at 10 bits per key: more
+    /// than 70 % of its bits are expected to be set. The writer announced too few keys
+    /// ([`BuildContext::expected_keys`](crate::BuildContext::expected_keys)), inserted too many, or shrank the filter;
+    /// [`info`](Self::info) has the numbers. `false` for kinds whose size follows from their keys.
+    ///
+    /// ```
+    /// use sstfilter::{BuildContext, FilterBlock, FixedPolicy, KeyHasher};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let build = |announced| {
+    ///     let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher).with_expected_keys(announced));
+    ///     (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+    ///     FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)
+    /// };
+    /// assert!(!build(10_000)?.is_overfull());
+    /// assert!(build(1_000)?.is_overfull());
+    /// # Ok::<(), sstfilter::BlockError>(())
+    /// ```
+    pub fn is_overfull(&self) -> bool {
+        self.shape.any.is_overfull(self.trailer.shape.keys)
+    }
+
     /// The bytes of the whole block.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -61,9 +61,16 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
 
     /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two
     /// payloads is that of both sets of keys.
-    #[cfg(feature = "growing")]
     fn bits_of_key(&self) -> Option<u8> {
         None
+    }
+
+    /// Returns whether `keys` keys are expected to set more than 70 % of the bits. Blocked and standard Bloom filters
+    /// of any size are planned for at most 64 %. `false` for kinds without bits of a key.
+    fn is_overfull(&self, keys: u64) -> bool {
+        let bits_set = u128::from(keys) * u128::from(self.bits_of_key().unwrap_or(0));
+        // `x` times as many set as there are bits leave e^-x of these clear: 30 % for 1.2.
+        bits_set * 10 > u128::from(self.payload_bytes()) * 8 * 12
     }
 
     /// Returns the shape's fields for a trailer.

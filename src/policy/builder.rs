@@ -75,6 +75,10 @@ pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64
     if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
+/// So many announced keys or fewer are buffered although they will probably get a Bloom filter, which could be filled
+/// as they arrive: 512 KiB.
+const CHEAP_TO_BUFFER: u64 = 1 << 16;
+
 /// The filter to build, and the facts that its block records.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
@@ -122,9 +126,12 @@ impl<K: Kind> Job<K> {
         // Keys of several parts have more entries than keys, and their number is known only at the end.
         let expected = context.expected_keys.filter(|_| !has_parts);
         let plan = match expected.map(|keys| self.plan(keys)) {
-            // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
-            // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
-            Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
+            // The announced number already rules the kind out, so stream into Bloom at once and save the buffer, unless
+            // that saves little: the number may be too small. In all other cases the kind buffers, also a streamed one
+            // that cannot be planned, and the true number of keys decides.
+            Some(Err(reason)) if !K::IS_STREAMED && expected > Some(CHEAP_TO_BUFFER) => {
+                return self.fallback(reason).builder(context);
+            }
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end, so hashes must be buffered.
@@ -137,7 +144,8 @@ impl<K: Kind> Job<K> {
         let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
-        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
+        let expected = context.expected_keys;
+        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, expected, added: 0, state })
     }
 
     /// Returns the job of building a blocked Bloom filter instead.
@@ -160,6 +168,8 @@ struct KindBuilder<K: Kind> {
     parts: Option<Box<OrderedKeyHashes>>,
     /// Detects a panic in user code: the hash function or an extractor.
     interruption: Interruption,
+    /// The announced number of keys.
+    expected: Option<u64>,
     /// Keys added, repetitions included.
     added: u64,
     state: State<K>,
@@ -232,7 +242,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let elapsed = stopwatch();
-        let Self { mut job, parts, interruption, added, state, .. } = *self;
+        let Self { mut job, parts, interruption, expected, added, state, .. } = *self;
         if interruption.has_happened() {
             // A filter that may lack a key would hide it, so the file gets none.
             return job.without_filter(FallbackReason::Panicked, 0);
@@ -249,6 +259,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
             }
             State::Buffering { hashes, .. } => job.build(hashes),
         };
+        built.report.expected_keys = expected;
         built.report.keys_added = added;
         built.report.unstable_extractors = unstable_extractors;
         built.report.finish_time = elapsed();
@@ -423,6 +434,7 @@ impl<K: Kind> Job<K> {
             attempts,
             block_bytes,
             expected_fpr: shape.expected_fpr(keys),
+            is_overfull: shape.is_overfull(keys),
             peak_build_bytes: peak_bytes + block_bytes - payload_bytes,
             ..BuildReport::new(self.requested)
         };

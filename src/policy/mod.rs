@@ -131,7 +131,8 @@ macro_rules! build_settings {
         }
 
         /// Sets the number of distinct keys to come, or an upper bound. A Bloom filter of whole keys is then built as
-        /// keys arrive, without buffering their hashes. More keys than expected raise the false positive rate.
+        /// keys arrive, without buffering their hashes. Far more keys than expected make it `is_overfull`: the false
+        /// positive rate rises.
         pub fn with_expected_keys(self, keys: u64) -> Self {
             self.with(|context| context.expected_keys = Some(keys))
         }
@@ -181,9 +182,10 @@ pub struct BuildContext {
     pub level: Option<u32>,
     /// Whether no older file can contain its keys. Most lookups that reach such a file find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound, if known. It sets the size of a Bloom filter. Bloom
-    /// filters of whole keys are then built as keys arrive, without buffering hashes. More keys than expected raise the
-    /// false positive rate. With parts of keys, the number of entries is known only at the end, so hashes are buffered.
+    /// The number of distinct keys to come, or an upper bound, if known. Blocked and standard Bloom filters of whole
+    /// keys then have this size and are built as keys arrive, without buffering hashes. Far more keys than expected
+    /// raise their false positive rate, and [`BuildReport::is_overfull`] says so. All other kinds, and filters of parts
+    /// of keys, buffer hashes and take the real number, unless more than 65,536 announced keys rule the kind out.
     pub expected_keys: Option<u64>,
     /// Limit on the bytes that building uses in addition to the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,

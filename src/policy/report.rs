@@ -50,6 +50,8 @@ pub struct BuildReport {
     pub used: Option<KindId>,
     /// Why they differ.
     pub reason: FallbackReason,
+    /// The announced number of keys ([`BuildContext::expected_keys`](crate::BuildContext::expected_keys)).
+    pub expected_keys: Option<u64>,
     /// Keys added, repetitions included.
     pub keys_added: u64,
     /// Distinct keys. Bloom filters drop only adjacent repetitions, which covers a sorted file.
@@ -60,6 +62,9 @@ pub struct BuildReport {
     pub block_bytes: u64,
     /// Expected false positive rate; 1 without a filter.
     pub expected_fpr: f64,
+    /// Whether it is a Bloom filter with far more keys than its size is for, because too few were announced
+    /// ([`FilterBlock::is_overfull`](crate::FilterBlock::is_overfull)).
+    pub is_overfull: bool,
     /// The maximum number of bytes held at once while building, including the hashes and the finished block.
     pub peak_build_bytes: u64,
     /// Time spent in `finish`; zero without the feature `std`.
@@ -78,11 +83,13 @@ impl BuildReport {
             requested,
             used: None,
             reason: FallbackReason::None,
+            expected_keys: None,
             keys_added: 0,
             distinct_keys: 0,
             attempts: 0,
             block_bytes: 0,
             expected_fpr: 1.0,
+            is_overfull: false,
             peak_build_bytes: 0,
             finish_time: Duration::ZERO,
             unstable_extractors: Vec::new(),

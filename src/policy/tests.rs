@@ -88,15 +88,49 @@ fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
     }
 }
 
+/// The filter of `keys` keys, and how it was built, if `announced` keys are announced.
+fn announced(policy: &FixedPolicy, announced: Option<u64>, keys: u64) -> BuiltFilter {
+    let mut context = BuildContext::new(&KeyHasher::default());
+    context.expected_keys = announced;
+    let mut builder = policy.builder(&context);
+    (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+    builder.finish()
+}
+
 // misuse: more-keys
 #[test]
-fn more_keys_than_expected_are_all_found_and_the_rate_says_so() {
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100);
-    let built = build(&context, 10_000);
-    let block = built.block.unwrap();
-    let filter = FilterBlock::open_unverified(&block).unwrap();
-    assert!((0..10_000_u32).all(|key| filter.may_contain(KeyHasher::default().hash(&key.to_le_bytes()))));
-    assert!(built.report.expected_fpr > 0.9);
+fn ten_times_the_announced_keys_are_found_and_only_a_streamed_filter_is_overfull_and_says_so() {
+    for entry in crate::kind::all() {
+        let policy = some_policy(entry);
+        let is_streamed = entry.id == KindId::BLOCKED_BLOOM || entry.id.name() == "standard-bloom";
+        for expected in [100, 1_000, 2_000, 5_000] {
+            let (built, exact) =
+                (announced(&policy, Some(expected), expected * 10), announced(&policy, None, expected * 10));
+            assert!(finds_all(&built, &(0..expected * 10).map(KeyHash::mix).collect::<Vec<_>>()), "{}", entry.name);
+            let (report, block) = (&built.report, FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap());
+            assert_eq!((report.expected_keys, report.keys_added), (Some(expected), expected * 10));
+            assert_eq!((report.is_overfull, block.is_overfull()), (is_streamed, is_streamed), "{}", entry.name);
+            assert_eq!(built.block == exact.block, !is_streamed, "{}: {expected} announced", entry.name);
+            assert!(!is_streamed || report.expected_fpr > 0.5, "{}: {}", entry.name, report.expected_fpr);
+            assert!(!exact.report.is_overfull && exact.report.expected_keys.is_none(), "{}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_any_size_is_not_overfull_with_the_keys_it_was_planned_for() {
+    for bits in [1.0, 1.5, 2.04, 2.05, 3.0, 5.0, 10.0, 33.0, 100.0] {
+        for policy in [
+            FixedPolicy::bloom(BitsPerKey::new(bits).unwrap()),
+            #[cfg(feature = "growing")]
+            FixedPolicy::standard_bloom(BitsPerKey::new(bits).unwrap()),
+        ] {
+            let policy = policy.unwrap();
+            let is_overfull = |keys| announced(&policy, Some(20_000), keys).report.is_overfull;
+            // At 100 bits per key, even three times as many keys have more bits than the maximum of probes needs.
+            assert_eq!([20_000, 60_000].map(is_overfull), [false, bits < 100.0], "{} at {bits}", policy.kind());
+        }
+    }
 }
 
 #[test]
@@ -163,8 +197,8 @@ fn sizes_of_any_number_of_keys_are_computed_and_nothing_is_allocated() {
 fn a_rate_that_only_a_huge_register_blocked_filter_has_gets_bloom() {
     let policy = |rate| FixedPolicy::register_blocked_bloom(FalsePositiveRate::new(rate).unwrap()).unwrap();
     for keys in [1, 300, 5_000] {
-        assert_eq!(policy(1e-9).plan(keys, None), Err(FallbackReason::NotSmaller), "{keys} keys");
-        assert!(policy(1e-9).block_bytes(keys).unwrap() < keys * 13 + 110, "{keys} keys");
+        assert_eq!(policy(1.5e-6).plan(keys, None), Err(FallbackReason::NotSmaller), "{keys} keys");
+        assert!(policy(1.5e-6).block_bytes(keys).unwrap() < keys * 13 + 110, "{keys} keys");
         assert!(policy(1e-4).plan(keys, None).is_ok(), "{keys} keys");
     }
 }
@@ -213,6 +247,8 @@ fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
         ("xor", 1.5e-5),
         #[cfg(feature = "growing")]
         ("standard-bloom", 1e-30),
+        #[cfg(feature = "growing")]
+        ("register-blocked-bloom", 1e-12),
     ];
     for (entry, too_low) in too_low {
         let refused = crate::kind::KindEntry::named(entry).unwrap().configure(rate(too_low)).unwrap_err();

@@ -109,7 +109,6 @@ impl FilterShape for BloomShape {
         Ok(Self { lines: Lines::new(lines), probes })
     }
 
-    #[cfg(feature = "growing")]
     fn bits_of_key(&self) -> Option<u8> {
         Some(self.probes)
     }

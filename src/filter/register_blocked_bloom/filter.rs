@@ -99,7 +99,8 @@ impl RegisterBlockedBloom {
     ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] when 2^30 bytes are not enough; [`FilterError::NoMemory`] when allocation fails.
+    /// [`FilterError::Config`] when neither 2^30 bytes nor 1,000 bits per key are enough, which reach about 10^-6;
+    /// [`FilterError::NoMemory`] when allocation fails.
     pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
         Self::empty(hash, RegisterBlockedShape::for_rate(keys, rate)?)
     }

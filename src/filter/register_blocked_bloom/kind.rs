@@ -2,7 +2,7 @@
 
 use super::filter::RegisterBlockedBloom;
 use super::layout::PROBES;
-use super::shape::RegisterBlockedShape;
+use super::shape::{MAX_BYTES, RegisterBlockedShape, max_bytes};
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::smallest_size_for;
@@ -24,7 +24,8 @@ pub(crate) enum RegisterBlockedKind {
 
 impl RegisterBlockedKind {
     pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        by_size_or_rate(sizing, |size| Ok(Self::Size(size)), |rate| Ok(Self::Rate(rate)))
+        let of_rate = |rate| RegisterBlockedShape::check_rate(rate).map(|()| Self::Rate(rate));
+        by_size_or_rate(sizing, |size| Ok(Self::Size(size)), of_rate)
     }
 
     /// Returns the size that meets the target with a number of probes, if there is one.
@@ -38,13 +39,6 @@ impl RegisterBlockedKind {
             }
         }
     }
-}
-
-/// The largest filter for a file, in bytes. At most four bits in a word reach a low rate only by size: a tenth of the
-/// rate takes nearly twice the size. 1,000 bits per key, ten times the maximum of any other Bloom filter, are reached
-/// at about 10^-7; without a limit, 10^-9 would take a GiB for some hundred keys.
-fn max_bytes(keys: u64) -> u128 {
-    (u128::from(keys) * 1_000 / 8).max(64)
 }
 
 impl Kind for RegisterBlockedKind {
@@ -64,10 +58,7 @@ impl Kind for RegisterBlockedKind {
             let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
         });
-        match best {
-            Some(shape) if u128::from(shape.payload_bytes()) > max_bytes(keys) => Err(FallbackReason::NotSmaller),
-            _ => best.ok_or(FallbackReason::TooManyKeys),
-        }
+        best.ok_or(if max_bytes(keys) < MAX_BYTES { FallbackReason::NotSmaller } else { FallbackReason::TooManyKeys })
     }
 
     fn build_bytes(&self, _keys: u64, plan: &RegisterBlockedShape) -> u64 {

@@ -7,6 +7,7 @@ use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
 use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch};
 use crate::hash::KeyHash;
+use crate::ids::KindId;
 use crate::units::FalsePositiveRate;
 
 /// The size of the smallest filter: one cache line.
@@ -14,7 +15,21 @@ const MIN_BYTES: u64 = 64;
 
 /// The size of the largest filter. The index takes more bits of the hash for each size; up to here they do not overlap
 /// the 24 that choose the bits in the word, with room to spare.
-const MAX_BYTES: u64 = 1 << 30;
+pub(super) const MAX_BYTES: u64 = 1 << 30;
+
+/// The largest size of a filter that is planned for a rate. At most four bits in a word reach a low rate only by size: a
+/// tenth of the rate takes nearly twice the size. 1,000 bits per key, ten times the maximum of any other Bloom filter,
+/// are reached at about 10^-6; without a limit, 10^-9 would take a GiB for some hundred keys.
+const MAX_BITS_PER_KEY: u64 = 1_000;
+
+/// The largest filter of `keys` keys, in bytes.
+pub(super) fn max_bytes(keys: u64) -> u64 {
+    (keys.saturating_mul(MAX_BITS_PER_KEY) / 8).clamp(MIN_BYTES, MAX_BYTES)
+}
+
+const fn too_low(min: f64, rate: FalsePositiveRate) -> ConfigError {
+    ConfigError::RateOutOfRange { kind: KindId::REGISTER_BLOCKED_BLOOM, min, max: 1.0, got: rate.get() }
+}
 
 /// The shape of a register-blocked Bloom filter: its size and the number of bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +50,11 @@ impl RegisterBlockedShape {
         Self::of_bytes(bytes, probes).ok_or(ConfigError::out_of_range(option, expected, bytes))
     }
 
-    /// Returns the smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is
-    /// one.
+    /// Returns the smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if one within
+    /// [`max_bytes`] has.
     pub(super) fn with_probes_for_rate(keys: u64, rate: FalsePositiveRate, probes: u8) -> Option<Self> {
-        let mut sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, probes));
+        let sizes = MIN_BYTES.ilog2()..=max_bytes(keys).ilog2();
+        let mut sizes = sizes.filter_map(|bits| Self::of_bytes(1 << bits, probes));
         sizes.find(|shape| shape.expected_fpr(keys) <= rate.get())
     }
 
@@ -47,11 +63,21 @@ impl RegisterBlockedShape {
     pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let fitting = PROBES.filter_map(|probes| Self::with_probes_for_rate(keys, rate, probes));
         // `min_by_key` returns the first of equal sizes: the one with the fewest probes.
-        fitting.min_by_key(|shape| shape.index_bits).ok_or(ConfigError::OutOfRange {
-            option: "keys of a register-blocked bloom filter",
-            expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
-            got: keys,
-        })
+        fitting.min_by_key(|shape| shape.index_bits).ok_or_else(|| too_low(Self::min_fpr(keys), rate))
+    }
+
+    /// Returns the lowest rate of `keys` keys.
+    fn min_fpr(keys: u64) -> f64 {
+        let largest = PROBES.filter_map(|probes| Self::of_bytes(1 << max_bytes(keys).ilog2(), probes));
+        largest.map(|shape| shape.expected_fpr(keys)).fold(1.0, f64::min)
+    }
+
+    /// Returns an error for a rate that no number of keys reaches.
+    pub(super) fn check_rate(rate: FalsePositiveRate) -> Result<(), ConfigError> {
+        // The fewest keys that may have each size.
+        let keys = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).map(|bits| (8_u64 << bits).div_ceil(MAX_BITS_PER_KEY));
+        let min = keys.map(Self::min_fpr).fold(1.0, f64::min);
+        if rate.get() < min { Err(too_low(min, rate)) } else { Ok(()) }
     }
 
     /// Returns `None` when `bytes` is not a power of two, or out of range.
@@ -168,7 +194,26 @@ mod tests {
         assert_eq!(shape_for(1_000).unwrap(), RegisterBlockedShape::new(2_048, 3).unwrap());
         assert_eq!(shape_for(90_000).unwrap(), RegisterBlockedShape::new(256 << 10, 2).unwrap());
         let refused = shape_for(1 << 32);
-        assert!(matches!(refused, Err(ConfigError::OutOfRange { got, .. }) if got == 1 << 32), "{refused:?}");
+        assert!(matches!(refused, Err(ConfigError::RateOutOfRange { min, .. }) if min > 0.4), "{refused:?}");
+    }
+
+    #[test]
+    fn a_rate_takes_at_most_a_thousand_bits_per_key_and_the_error_says_which_rate_does() {
+        for keys in [1, 2, 8, 9, 33, 1_000, 1 << 20, 1 << 23] {
+            for rate in [1e-4, 1e-6, 1e-9, 1e-12] {
+                let shape_for = |rate| RegisterBlockedShape::for_rate(keys, FalsePositiveRate::new(rate).unwrap());
+                let (shape, target) = match shape_for(rate) {
+                    Ok(shape) => (shape, rate),
+                    Err(ConfigError::RateOutOfRange { min, .. }) => (shape_for(min).unwrap(), min),
+                    other => panic!("{other:?}"),
+                };
+                assert!(shape.payload_bytes() <= (keys * 125).max(64), "{keys} keys: {shape:?}");
+                assert!(
+                    shape.expected_fpr(keys) <= target && target <= rate.max(4e-6),
+                    "{keys} keys at {rate}: {target}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -112,11 +112,22 @@ fn a_construction_that_fails_gives_bloom() {
 }
 
 #[test]
-fn a_known_number_of_keys_that_leads_to_bloom_is_not_buffered() {
-    let built = build(&one_percent(), &context().with_expected_keys(1_000), 1_000);
-    assert_eq!(outcome(&built), (BLOOM, FallbackReason::TooFewKeys));
-    assert_eq!(built.report.peak_build_bytes, built.report.block_bytes);
-    assert_eq!(built.block, build(&one_percent(), &context(), 1_000).block);
+fn a_large_known_number_of_keys_that_leads_to_bloom_is_not_buffered() {
+    let policy = one_percent().with_max_keys(2_000);
+    for (keys, is_buffered) in [(65_536, true), (65_537, false)] {
+        let built = build(&policy, &context().with_expected_keys(keys), keys);
+        assert_eq!(outcome(&built), (BLOOM, FallbackReason::TooManyKeys));
+        assert_eq!(built.report.peak_build_bytes > built.report.block_bytes, is_buffered);
+        assert_eq!(built.block, build(&policy, &context(), keys).block);
+    }
+}
+
+#[test]
+fn an_announced_number_below_the_minimum_does_not_decide() {
+    for announced in [0, 1, 1_000, 1_023] {
+        let built = build(&one_percent(), &context().with_expected_keys(announced), 10_000);
+        assert_eq!(outcome(&built), (RIBBON, FallbackReason::None), "{announced} announced");
+    }
 }
 
 #[test]
