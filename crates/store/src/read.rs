@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -186,6 +187,9 @@ impl FileState {
         };
         let (sum, filter) = loaded.map_err(|problem| believed(section, &bytes, problem.into()))?;
         section.map_or(Ok(()), |section| section.check_sum(sum))?;
+        if filter.points().is_some_and(FilterBlock::is_overfull) {
+            self.is_overfull.store(true, Ordering::Relaxed);
+        }
         Ok(filter)
     }
 

@@ -20,13 +20,15 @@ use super::view::FilterView;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the files that may contain a key in `range`, by their bounds and range filters: the newest level first,
-    /// and at level 0 the newest file first.
+    /// and at level 0 the newest file first. A range has no direction, so it serves backward scans, too;
+    /// [`lower_bound`](ScanCandidate::lower_bound) helps forward scans only.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
 
     /// Returns the files that may contain a key that begins with `prefix`, the newest level first: by their bounds, by
-    /// the parts in their point filters if one follows from the prefix, and by their range filters.
+    /// the parts in their point filters if one follows from the prefix, and by their range filters. It serves forward
+    /// and backward scans.
     pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
         let upper = KeyRange::prefix_upper_bound(prefix).map(Bytes::from);
         let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };

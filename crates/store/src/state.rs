@@ -30,6 +30,8 @@ pub(super) struct FileState {
     pub(super) has_range_tombstones: bool,
     /// The engine had no hashes of the file for a map. Here it takes no byte more.
     pub(super) is_without_map: AtomicBool,
+    /// A filter that was loaded has far more keys than its size is for.
+    pub(super) is_overfull: AtomicBool,
     /// The point filter, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
     /// through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but costs files without a
     /// resident filter 300 bytes.
@@ -87,6 +89,7 @@ impl FileState {
             source,
             metadata,
             is_without_map: AtomicBool::new(false),
+            is_overfull: AtomicBool::new(false),
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
@@ -257,6 +260,7 @@ impl FileState {
         }
         drop(chunks);
         stats.ranges = self.units.range_counters.as_ref().map(|counters| counters.snapshot(true)).unwrap_or_default();
+        stats.overfull = self.is_overfull.load(Ordering::Relaxed).into();
         for (number, unit) in self.units.units() {
             let counted = unit.counted();
             let filter = if number == RANGES { &mut stats.ranges } else { &mut stats.filter };

@@ -21,11 +21,14 @@ pub struct FileStats {
     pub skipped_by_bounds: u64,
     /// Files that lookups had to search.
     pub searched: u64,
+    /// Files whose loaded filter was [overfull](sstfilter::FilterBlock::is_overfull): they have far more keys than were
+    /// announced. For one file 1 or 0; for a level, those that are in it now.
+    pub overfull: u64,
 }
 
 impl FileStats {
     /// Passes the name and the value of each count to `visit`, for export; for the files of a level, use the level as a
-    /// label. Counts never decrease, and their names end in `_total`.
+    /// label. Counts never decrease, and their names end in `_total`, except for `filter_overfull_files`.
     ///
     /// ```
     /// # use sstfilter_store::{FileFilters, FilterView};
@@ -54,6 +57,7 @@ impl FileStats {
         }
         visit("filter_skipped_by_bounds_total", self.skipped_by_bounds);
         visit("filter_searched_files_total", self.searched);
+        visit("filter_overfull_files", self.overfull);
     }
 
     /// Returns the sums of both counts.
@@ -64,10 +68,11 @@ impl FileStats {
             ranges: self.ranges.merged(&other.ranges),
             skipped_by_bounds: self.skipped_by_bounds + other.skipped_by_bounds,
             searched: self.searched + other.searched,
+            overfull: self.overfull + other.overfull,
         }
     }
 
-    /// Returns what was counted after `earlier`.
+    /// Returns what was counted after `earlier`, and the overfull files of now.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -75,6 +80,7 @@ impl FileStats {
             ranges: self.ranges.since(&earlier.ranges),
             skipped_by_bounds: self.skipped_by_bounds.saturating_sub(earlier.skipped_by_bounds),
             searched: self.searched.saturating_sub(earlier.searched),
+            overfull: self.overfull,
         }
     }
 }
@@ -83,7 +89,7 @@ impl FileStats {
     /// Returns the counts of a file without its range filter.
     pub(super) fn of(counters: &FilterCounters) -> Self {
         let (skipped_by_bounds, searched) = counters.view_counts();
-        Self { filter: counters.snapshot(true), ranges: FilterStats::default(), skipped_by_bounds, searched }
+        Self { filter: counters.snapshot(true), skipped_by_bounds, searched, ..Self::default() }
     }
 
     /// Adds these counts to `counters`.

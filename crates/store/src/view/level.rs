@@ -257,7 +257,7 @@ impl<F> Level<F> {
                 None => Some(member),
                 Some(leaving) => {
                     if !seen.contains(&Arc::as_ptr(&member.file)) {
-                        left = left.merged(&member.state.stats());
+                        left = left.merged(&FileStats { overfull: 0, ..member.state.stats() });
                     }
                     leaving.by.as_ref().map(|(_, by)| by.clone())
                 }

@@ -411,3 +411,28 @@ fn files_without_filters_and_files_to_be_read_count_searches_and_no_rate() {
     assert_eq!((plain.searched, plain.filter.probes(), unread.searched, unread.filter.not_loaded), (19, 0, 19, 19));
     assert_eq!(unread.filter.positives, 0);
 }
+
+#[test]
+fn a_level_counts_its_files_whose_bloom_filters_are_overfull() {
+    let unlimited = FilterStore::new(Filters::new(FixedPolicy::default()));
+    let budgeted = unlimited.clone().with_budget(FilterBudget::new(1 << 20));
+    for store in [unlimited, budgeted] {
+        let open = |announced| {
+            let mut builder = store.builder(FileId::random()).with_expected_keys(announced);
+            (0..20_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+            let (bytes, description) = builder.finish().seal();
+            let file = Arc::new(store.open(description, bytes));
+            // With a budget, a filter is loaded when it is first probed.
+            let _ = file.probe(&7_u32.to_be_bytes());
+            file
+        };
+        let (sound, overfull) = (open(20_000), open(2_000));
+        assert_eq!([&sound, &overfull].map(|file| file.stats().overfull), [0, 1]);
+        let view = FilterView::new(&store).edited(ViewEdit::new().add(0, sound).add(0, overfull.clone())).unwrap();
+        assert_eq!((view.level_stats(0).overfull, view.stats().overfull), (1, 1));
+        let moved = view.edited(ViewEdit::new().remove(0, &overfull).add(1, overfull.clone())).unwrap();
+        assert_eq!([0, 1].map(|level| moved.level_stats(level).overfull), [0, 1]);
+        let dropped = moved.edited(ViewEdit::new().remove(1, &overfull)).unwrap();
+        assert_eq!([0, 1].map(|level| dropped.level_stats(level).overfull), [0, 0]);
+    }
+}

@@ -340,12 +340,13 @@ fn every_figure_is_visited_once_and_is_in_the_json() {
     let stats = table.filters().stats();
     let mut visited = BTreeMap::new();
     stats.visit(|name, count| assert_eq!(visited.insert(name, count), None, "{name}"));
-    assert_eq!(visited.len(), 14);
+    assert_eq!(visited.len(), 15);
     let named = |name: &str| visited[name];
     assert_eq!(named("filter_true_positives_total"), 1_000);
     assert_eq!(named("filter_negatives_total"), stats.filter.negatives);
     assert_eq!(named("range_filter_negatives_total") + named("range_filter_positives_total"), 1);
     assert_eq!(named("filter_searched_files_total"), stats.searched);
+    assert_eq!((named("filter_overfull_files"), stats.overfull), (0, 0));
     let mut in_budget = BTreeMap::new();
     budget.stats().visit(|name, figure| assert_eq!(in_budget.insert(name, figure), None, "{name}"));
     assert_eq!((in_budget["filter_budget_limit_bytes"], in_budget["filter_budget_loads_total"]), (1 << 20, 2));
