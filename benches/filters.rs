@@ -97,6 +97,26 @@ fn queries(
     });
 }
 
+/// Probes of raw bytes that nothing keeps open, with and without a comparison of the payload's checksum: one line, and
+/// 1,000 keys.
+fn raw_bytes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("raw bytes");
+    let identity = HashIdentity::default();
+    for count in [50, 1_000] {
+        let hashes = hashes(&present(count));
+        let block = build(&FixedPolicy::default(), hashes.len(), |builder| builder.add_hashes(&hashes));
+        group.throughput(Throughput::Elements(count));
+        group.bench_function(BenchmarkId::new("unverified", count), |bencher| {
+            let probe = |&&hash: &&KeyHash| FilterBlock::probe_unverified(black_box(&block), identity, hash) == Ok(true);
+            bencher.iter(|| hashes.iter().filter(probe).count());
+        });
+        group.bench_function(BenchmarkId::new("verified", count), |bencher| {
+            let probe = |&&hash: &&KeyHash| !FilterBlock::probe(black_box(&block), identity, hash).is_absent();
+            bencher.iter(|| hashes.iter().filter(probe).count());
+        });
+    }
+}
+
 /// Dynamic filters, with about 1 % false positives.
 fn dynamic_filters(criterion: &mut Criterion) {
     for count in filter_sizes() {
@@ -169,5 +189,5 @@ fn shrinking(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, filters, dynamic_filters, shrinking);
+criterion_group!(benches, filters, raw_bytes, dynamic_filters, shrinking);
 criterion_main!(benches);

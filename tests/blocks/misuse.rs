@@ -7,7 +7,7 @@ use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
     FilterSet, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, MatchBitmap, Probe,
-    StandardBloom,
+    StandardBloom, kind,
 };
 
 const KEYS: u32 = 1_000;
@@ -142,6 +142,55 @@ fn bytes_opened_without_verifying_answer_from_their_damage() {
     let believed = FilterBlock::open_unverified(Bytes::from(damaged.clone())).unwrap();
     assert!(lost(&believed, &hasher) > 100);
     assert!(believed.verify().is_err() && FilterBlock::load(damaged, &hasher).is_err());
+}
+
+/// Returns how many of 300 evenly spread bits of the payload lose a key if they are flipped and the block is probed
+/// unverified, and the most keys that one of them loses.
+fn flips_that_lose_keys(policy: &FixedPolicy) -> (u32, usize) {
+    let (hasher, identity) = (KeyHasher::default(), KeyHasher::default().identity());
+    let mut builder = policy.builder(&BuildContext::new(&hasher));
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
+    let mut block = builder.finish().block.unwrap().to_vec();
+    let hashes: Vec<KeyHash> = (0..KEYS).map(|number| hasher.hash(&key(number))).collect();
+    let bits = usize::try_from(FilterBlock::open_unverified(&block).unwrap().info().payload_bytes).unwrap() * 8;
+    let (mut flips, mut most) = (0, 0);
+    for flip in 0..300 {
+        let bit = flip * bits / 300 + flip % 8;
+        block[bit / 8] ^= 1 << (bit % 8);
+        let is_absent = |hash: &&KeyHash| FilterBlock::probe_unverified(&block, identity, **hash) == Ok(false);
+        let lost = hashes.iter().filter(is_absent).count();
+        (flips, most) = (flips + u32::from(lost > 0), most.max(lost));
+        let some = hashes.iter().step_by(199);
+        assert!(some.copied().all(|hash| FilterBlock::probe(&block, identity, hash) == Probe::Unusable), "bit {bit}");
+        block[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(hashes.iter().all(|&hash| FilterBlock::probe(&block, identity, hash) == Probe::MaybePresent));
+    (flips, most)
+}
+
+// promise: damage
+// misuse: unverified
+#[test]
+fn a_flipped_bit_loses_keys_by_an_unverified_probe_in_so_many_cases_and_never_by_a_verified_one() {
+    // As in the documentation of `FilterBlock::probe_unverified`.
+    let documented = [
+        ("bloom", (128, 4)),
+        ("ribbon", (300, 45)),
+        ("standard-bloom", (157, 4)),
+        ("counting-bloom", (39, 4)),
+        ("register-blocked-bloom", (69, 3)),
+        ("cuckoo", (274, 1)),
+        ("xor", (275, 9)),
+        ("xor+", (282, 554)),
+        ("binary-fuse", (248, 10)),
+        ("binary-fuse-4", (275, 9)),
+        ("line-ribbon", (283, 41)),
+    ];
+    let measured = kind::all().iter().map(|entry| {
+        let policy = entry.configure(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0);
+        (entry.name, flips_that_lose_keys(&policy))
+    });
+    assert_eq!(measured.collect::<Vec<_>>(), documented);
 }
 
 // promise: documented-use

@@ -69,6 +69,25 @@ fn a_scalable_filter_keeps_its_rate_at_a_hundred_times_its_first_size() {
     }
 }
 
+// promise: no-false-negatives
+#[test]
+fn a_batch_finds_the_keys_of_each_of_twelve_parts() {
+    let all = keys(1, 100 << 12);
+    let mut filter = <ScalableBloom>::new(HashIdentity::default(), 100, rate(0.1)).unwrap();
+    for &hash in &all {
+        filter.insert(hash).unwrap();
+        // The first key of a part among them.
+        assert!(filter.contains(hash));
+    }
+    assert!(filter.health().parts >= 12, "{:?}", filter.health());
+    let mut matches = MatchBitmap::default();
+    for chunk in all.chunks(10_000) {
+        filter.contains_batch(chunk, &mut matches);
+        assert_eq!(matches.count(), chunk.len() as u64);
+        assert!(chunk.iter().all(|&hash| filter.contains(hash)));
+    }
+}
+
 #[test]
 fn a_rotating_filter_contains_its_window_and_forgets_what_is_older() {
     for (generations, planned) in [(2, 0.01), (5, 0.01), (2, 0.2)] {

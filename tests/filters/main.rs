@@ -8,6 +8,7 @@ mod common;
 
 mod counting_bloom;
 mod cuckoo;
+mod empty_key;
 mod fuse;
 mod hostile_keys;
 mod layers;

@@ -106,8 +106,8 @@ impl SstFilterPolicy {
         self.counters.clone()
     }
 
-    /// Probes a block, without a closing byte, in constant time. Its payload is not verified: the engine compared its
-    /// checksum when it read the bytes.
+    /// Probes a block, without a closing byte, in constant time. Its payload is not verified, because the engine compared
+    /// the checksum of its filter blocks when it read the bytes. `FilterBlock::probe` would do it again for each key.
     #[inline]
     fn probe(&self, block: &[u8], key: &[u8]) -> bool {
         match FilterBlock::probe_unverified(block, self.hasher.identity(), self.hasher.hash(key)) {
