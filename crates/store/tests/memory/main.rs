@@ -9,4 +9,5 @@ mod common;
 #[path = "../../../../tests/memory/allocator.rs"]
 mod allocator;
 mod budget;
+mod build;
 mod partitions;

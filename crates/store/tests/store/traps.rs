@@ -18,6 +18,7 @@ use sstfilter_store::{
 };
 
 use crate::common::effort;
+use crate::common::random::Random;
 use crate::engine::{
     AddNewest, Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered,
     tagged, unfiltered, view_of, with_key_parts,
@@ -918,4 +919,71 @@ fn range_tombstones_of_an_order_of_the_engines_own_hide_no_deletion() {
     let view = view_of(&store, &[(0, &Arc::new(file))]);
     assert_eq!(all_candidates(&view, b"m").len(), 1);
     assert_eq!(all_candidates(&view, b"zz").len(), 0);
+}
+
+/// An unsorted writer recorded the first and last key that it got as the smallest and largest.
+#[test]
+fn keys_that_are_added_in_no_order_are_found() {
+    let units = RangeUnits::integer(4).unwrap();
+    let rate = FalsePositiveRate::ONE_PERCENT;
+    let stores = [
+        FilterStore::default(),
+        partitioned(PartitionCut::KeyRange),
+        partitioned(PartitionCut::HashRange),
+        FilterStore::default().with_range_filters(RangePolicy::ordered(rate).unwrap()),
+        FilterStore::default().with_range_filters(RangePolicy::hashed(units, 16, rate).unwrap()),
+    ];
+    for store in stores {
+        let mut keys = numbered(0..2_000);
+        Random::new(7).shuffle(&mut keys);
+        let mut builder = store.builder(FileId::random());
+        keys.iter().for_each(|key| builder.add_key(key));
+        let (bytes, metadata) = builder.finish().seal();
+        let disk = Disk::new(bytes);
+        let filters = store.open(metadata, disk.clone());
+        let file = Arc::new(File::new(keys.iter().cloned().collect(), disk, filters));
+        let view = view_of(&store, &[(1, &file)]);
+        for key in &keys {
+            assert!(is_candidate(&view, key, &file), "{store:?}: {key:?}");
+            assert_eq!(view.candidates_in_range(&key[..]..=&key[..]).count(), 1, "{store:?}: {key:?}");
+        }
+    }
+}
+
+/// Engines used no filter for scans from the end of a range, or missed the last key of one.
+#[test]
+fn the_last_key_of_a_range_or_prefix_is_in_a_candidate_and_files_are_skipped() {
+    let ranges = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
+    let store = with_key_parts(FilterStore::default().with_range_filters(ranges), parts);
+    let mut random = Random::new(39);
+    // Every file has keys at both ends, so that bounds exclude none.
+    let files: Vec<Arc<File>> = (0..12)
+        .map(|_| {
+            let inner = (0..40).flat_map(|_| tagged(*random.pick(&["b", "m", "x"]), [random.next() as u32 % 5_000]));
+            file(&store, [tagged("a", [0]), tagged("z", [0])].concat().into_iter().chain(inner))
+        })
+        .collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let mut skipped = 0;
+    for number in (0..5_000).step_by(37) {
+        for tag in ["b", "c", "m"] {
+            let [start, end] = [number, number + 20].map(|number| format!("{tag}:{number:05}").into_bytes());
+            let (range, prefix) = (KeyRange::from(&start[..]..=&end[..]), &start[..start.len() - 2]);
+            let in_range = view.candidates_in_range(range).map(|found| found.file).collect::<Vec<_>>();
+            let with_prefix = view.candidates_by_prefix(prefix).map(|found| found.file).collect::<Vec<_>>();
+            skipped += 2 * files.len() - in_range.len() - with_prefix.len();
+            let last_in_range = |file: &Arc<File>| file.keys.iter().rfind(|key| range.contains(key)).cloned();
+            let last_with_prefix = |file: &Arc<File>| file.keys.iter().rfind(|key| key.starts_with(prefix)).cloned();
+            let of_all = (files.iter().map(last_in_range).max(), files.iter().map(last_with_prefix).max());
+            let of_candidates =
+                (in_range.into_iter().map(last_in_range).max(), with_prefix.into_iter().map(last_with_prefix).max());
+            // No candidate has no last key, like a file without such keys.
+            assert_eq!(
+                (of_candidates.0.flatten(), of_candidates.1.flatten()),
+                (of_all.0.flatten(), of_all.1.flatten())
+            );
+        }
+    }
+    assert!(skipped > 3_000, "{skipped}");
 }
