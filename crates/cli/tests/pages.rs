@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The most bytes of each page that has a limit: a page that grows by a sentence with every change is one that nobody
 /// reads.
-const MAX_BYTES: [(&str, usize); 10] = [
+const MAX_BYTES: [(&str, usize); 11] = [
     ("ARCHITECTURE.md", 8_000),
     ("CONTRIBUTING.md", 4_000),
     ("FORMAT.md", 40_000),
@@ -20,6 +20,7 @@ const MAX_BYTES: [(&str, usize); 10] = [
     ("benches/RESULTS.md", 15_000),
     ("docs/engines.md", 24_000),
     ("docs/many-files.md", 9_000),
+    ("docs/reports.md", 8_700),
 ];
 
 /// Of text. Rows of tables cannot be wrapped.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The pages that name tests, scripts or commands.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "PROMISES.md",
     "MISUSE.md",
     "SECURITY.md",
@@ -18,6 +18,7 @@ const PAGES: [&str; 8] = [
     "CONTRIBUTING.md",
     "benches/RESULTS.md",
     "docs/engines.md",
+    "docs/reports.md",
 ];
 
 fn root() -> PathBuf {
@@ -46,7 +47,8 @@ fn has_test(source: &str, name: &str) -> bool {
     let Some(at) = source.find(&format!("fn {name}(")) else { return false };
     let before = source.get(..at).unwrap_or_default();
     let last_function = before.rfind("fn ").unwrap_or(0);
-    before.get(last_function..).is_some_and(|between| between.contains("#[test]") && !between.contains("#[ignore"))
+    let is_test = |between: &str| ["#[test]", "#[tokio::test"].iter().any(|attribute| between.contains(attribute));
+    before.get(last_function..).is_some_and(|between| is_test(between) && !between.contains("#[ignore"))
 }
 
 #[test]
@@ -57,6 +59,16 @@ fn every_test_that_a_page_names_is_there() {
                 fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
             assert!(has_test(&source, test), "{name} names {file}::{test}, which is no test");
         }
+    }
+}
+
+#[test]
+fn every_reported_fault_has_a_test() {
+    let page = page("docs/reports.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |")).collect();
+    assert_eq!(rows.len(), 42);
+    for row in rows {
+        assert!(!tests_named_in(row).is_empty(), "no test: {row}");
     }
 }
 
@@ -304,7 +316,7 @@ fn a_marker_proves_something_only_above_a_test_that_runs() {
 #[test]
 fn a_test_is_told_from_other_functions() {
     let source = "#[test]\nfn one() {}\n\nfn other() {}\n\n    #[test]\n    #[cfg(unix)]\n    fn two(bytes in any()) {}\n\n\
-         #[test]\n#[ignore]\nfn slow() {}\n";
-    assert!(has_test(source, "one") && has_test(source, "two"));
+         #[test]\n#[ignore]\nfn slow() {}\n\n#[tokio::test]\nasync fn served() {}\n";
+    assert!(has_test(source, "one") && has_test(source, "two") && has_test(source, "served"));
     assert!(!has_test(source, "other") && !has_test(source, "three") && !has_test(source, "slow"));
 }
