@@ -7,8 +7,8 @@
 mod common;
 
 use sstfilter::{
-    BuiltFilter, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FixedPolicy, HashIdentity,
-    KeyHash, KeyHasher, MatchBitmap, RegisterBlockedBloom, StandardBloom, kind,
+    BitsPerKey, BuiltFilter, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FixedPolicy,
+    HashIdentity, KeyHash, KeyHasher, MatchBitmap, RegisterBlockedBloom, StandardBloom, kind,
 };
 
 use crate::common::{build, effort, key_set};
@@ -64,7 +64,12 @@ fn keys_that_come_many_times_are_found() {
             for added in [&grouped, &in_rounds] {
                 let built = build(&policy, added);
                 assert_has_all(&open(&built), &once, &format!("{name}, {distinct} keys x {times}"));
-                assert_eq!(built.report.used, Some(policy.kind()), "{name}, {distinct} keys x {times}: {:?}", built.report);
+                assert_eq!(
+                    built.report.used,
+                    Some(policy.kind()),
+                    "{name}, {distinct} keys x {times}: {:?}",
+                    built.report
+                );
             }
         }
     }
@@ -85,17 +90,18 @@ fn few_keys_are_found_whatever_their_number() {
     }
 }
 
-/// A filter of twenty keys had a million times the rate of the usual formula.
+/// A filter of 20 keys at 51 bits each had a million times the rate of the usual formula.
 #[test]
 fn filters_of_few_keys_have_the_rate_that_they_state() {
     let sets = 80 / u32::try_from(effort::strides(2, 8)).unwrap();
-    let absent: Vec<KeyHash> = key_set(1_000, 4_000).collect();
+    let (absent, bits): (Vec<KeyHash>, _) = (key_set(1_000, 4_000).collect(), BitsPerKey::new(51.0).unwrap());
     let probes = f64::from(sets) * absent.len() as f64;
-    for (name, policy) in policies(0.01).into_iter().chain(policies(0.0005)) {
+    let of_51_bits = kind::all().iter().filter_map(|entry| Some((entry.name, entry.configure(bits).ok()?)));
+    for (name, policy) in policies(0.01).into_iter().chain(of_51_bits) {
         for keys in [1, 2, 3, 8, 20, 64] {
             let (mut found, mut stated) = (0, 0.0);
             for set in 0..sets {
-                let built = build(&policy, &key_set(set, keys).collect::<Vec<_>>());
+                let built = build(&policy.clone().with_min_keys(0), &key_set(set, keys).collect::<Vec<_>>());
                 found += positives(&open(&built), [&absent[..]]);
                 stated += built.report.expected_fpr / f64::from(sets);
             }
@@ -158,11 +164,13 @@ fn hashes_that_agree_in_32_bits_are_told_apart() {
         let mixed =
             |(hash, other): (&KeyHash, &KeyHash)| KeyHash::from_well_mixed(hash.get() & mask | other.get() & !mask);
         let probed: Vec<KeyHash> = hashes.iter().zip(&others).map(mixed).collect();
-        for (name, policy) in policies(0.005) {
+        // In a line of blocked Bloom, 32 bits of the hash count. At low rates, that shows wherever lines agree, too.
+        let low = policies(1e-5).into_iter().filter(|(name, _)| *name != "bloom");
+        for (name, policy) in policies(0.005).into_iter().chain(low) {
             let built = build(&policy, &hashes);
             let rate = positives(&open(&built), [&probed[..]]) as f64 / f64::from(KEYS);
             let stated = built.report.expected_fpr;
-            assert!(rate <= most(stated, f64::from(KEYS), 2.0), "{name}, the {what} bits agree: {rate}, {stated}");
+            assert!(rate <= most(stated, f64::from(KEYS), 3.0), "{name}, the {what} bits agree: {rate}, {stated}");
         }
     }
 }
@@ -244,6 +252,6 @@ fn hashes_and_checksums_are_right_at_every_length_and_alignment() {
             assert_eq!(crc32c::crc32c(&shifted[offset..]), !checksum, "{length} bytes at {offset}");
         }
     }
-    // By the XXH3-64 of the reference implementation, version 0.8.3.
+    // By the reference implementation of XXH3-64, version 0.8.4.
     assert_eq!(hashes, 0x695f_9541_9eaf_1669);
 }
