@@ -175,6 +175,20 @@ fn hashes_that_agree_in_32_bits_are_told_apart() {
     }
 }
 
+/// The same at rates below 10^-8: of keys that agree in the bits that blocked Bloom uses within a line, each is found for
+/// the other, so the rate of a line is at least one in 2^32 for each of its keys.
+#[test]
+fn no_lower_rate_is_stated_than_the_bits_of_hashes_allow() {
+    let keys: Vec<KeyHash> = key_set(9, 5).collect();
+    let bits = BitsPerKey::new(100.0).unwrap();
+    let built = build(&FixedPolicy::bloom(bits).unwrap(), &keys);
+    let others = (0..1_000).map(|other| KeyHash::mix(other).get() >> 32 << 32 | keys[0].get() << 32 >> 32);
+    let others: Vec<KeyHash> = others.map(KeyHash::from_well_mixed).collect();
+    assert_eq!(positives(&open(&built), [&others[..]]), 1_000, "one line, in which 32 bits count");
+    let (stated, least) = (built.report.expected_fpr, keys.len() as f64 / 2.0_f64.powi(32));
+    assert!(stated >= least * 0.99, "stated {stated}, and it has at least {least}");
+}
+
 /// Names of shapes of keys, and the keys by number.
 type Shape = (&'static str, fn(u32) -> Vec<u8>);
 
