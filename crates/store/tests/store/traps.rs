@@ -960,7 +960,8 @@ fn the_last_key_of_a_range_or_prefix_is_in_a_candidate_and_files_are_skipped() {
     // Every file has keys at both ends, so that bounds exclude none.
     let files: Vec<Arc<File>> = (0..12)
         .map(|_| {
-            let inner = (0..40).flat_map(|_| tagged(*random.pick(&["b", "m", "x"]), [random.next() as u32 % 5_000]));
+            let inner = (0..40)
+                .flat_map(|_| tagged(["b", "m", "x"][random.below(3)], [u32::try_from(random.below(5_000)).unwrap()]));
             file(&store, [tagged("a", [0]), tagged("z", [0])].concat().into_iter().chain(inner))
         })
         .collect();
