@@ -103,6 +103,10 @@ impl<K: Kind> Job<K> {
         self.rules.plan(&self.kind, keys, self.limits.scratch_bytes)
     }
 
+    fn block_bytes(&self, keys: u64) -> u64 {
+        self.rules.block_bytes(&self.kind, keys).unwrap_or(0)
+    }
+
     /// Limits for building a planned filter: no more threads than the number of keys and the memory budget justify.
     ///
     /// The plan is made first, for one thread: a filter's kind must not depend on the number of threads.
@@ -183,8 +187,9 @@ enum State<K: Kind> {
     Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
 }
 
-/// A cached estimate of the block's size. Writers query it after every entry, and planning each time would cost as much
-/// as hashing the key.
+/// A cached estimate of the block's size, for kinds that are not streamed. Writers query it after every entry, and
+/// planning each time would cost as much as hashing the key. Planning a streamed kind is a division, so it is done when
+/// the size is queried, which is then exact.
 #[derive(Debug, Default)]
 struct Estimate {
     bytes: u64,
@@ -195,11 +200,8 @@ struct Estimate {
 impl Estimate {
     fn renew<K: Kind>(&mut self, job: &Job<K>, keys: usize) {
         let keys = keys as u64;
-        if keys >= self.renewed_at {
-            let bytes = job.rules.block_bytes(&job.kind, keys).unwrap_or(0);
-            // No lag for streamed kinds: they promise exact sizes, and planning one is a single division.
-            let step = if K::IS_STREAMED { 0 } else { keys / 64 };
-            *self = Self { bytes, renewed_at: keys + step + 1 };
+        if !K::IS_STREAMED && keys >= self.renewed_at {
+            *self = Self { bytes: job.block_bytes(keys), renewed_at: keys + keys / 64 + 1 };
         }
     }
 }
@@ -234,8 +236,8 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
     fn estimated_bytes(&self) -> u64 {
         let unbound = match &self.state {
             State::Streaming { plan, .. } => plan.block_bytes(),
-            State::Buffering { hashes, estimate } if !hashes.is_empty() => estimate.bytes,
-            State::Buffering { .. } => self.job.rules.block_bytes(&self.job.kind, 0).unwrap_or(0),
+            State::Buffering { hashes, estimate } if !K::IS_STREAMED && !hashes.is_empty() => estimate.bytes,
+            State::Buffering { hashes, .. } => self.job.block_bytes(hashes.len() as u64),
         };
         unbound.saturating_add(self.job.identity.file_bytes()).saturating_add(self.job.held.len() as u64)
     }

@@ -264,9 +264,12 @@ impl Started {
     fn add(&mut self, key: &[u8], hash: Option<KeyHash>) {
         self.metadata.keys_added += 1;
         // Bounds first: they include the key even if the engine's code panics below.
-        let is_end = self.metadata.bounds.include(key);
-        for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
-            *given = hash;
+        let [is_smallest, is_largest] = self.metadata.bounds.include(key);
+        if is_smallest {
+            self.given[0] = hash;
+        }
+        if is_largest {
+            self.given[1] = hash;
         }
         self.interruption.enter();
         if let Some(hashes) = &mut self.hashes {

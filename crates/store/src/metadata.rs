@@ -49,7 +49,7 @@ use sstfilter::{FileId, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, 
 use sstfilter_range::KeyRange;
 
 use super::error::FilterProblem;
-use crate::codec::{Cursor, checksum_without_last, put_item};
+use crate::codec::{Cursor, checksum_without_last, compare, put_item};
 
 const MAGIC: [u8; 4] = *b"SFMD";
 const VERSION: u8 = 1;
@@ -185,30 +185,35 @@ pub(crate) enum KeyBounds {
     Unknown,
     /// There are no keys.
     Empty,
-    /// The first key is not above the second.
-    Keys([Box<[u8]>; 2]),
+    /// The first key is not above the second. Vectors, because a larger key takes the memory of the one before.
+    Keys([Vec<u8>; 2]),
 }
 
 impl KeyBounds {
     /// Returns the two keys, if they are known and there are any.
     pub(crate) fn keys(&self) -> Option<[&[u8]; 2]> {
         match self {
-            Self::Keys(keys) => Some(keys.each_ref().map(AsRef::as_ref)),
+            Self::Keys(keys) => Some(keys.each_ref().map(Vec::as_slice)),
             Self::Unknown | Self::Empty => None,
         }
     }
 
     /// Widens the bounds to include `key`. Returns whether it is now the smallest key, and whether it is the largest.
+    #[inline]
     pub(crate) fn include(&mut self, key: &[u8]) -> [bool; 2] {
         let Self::Keys([smallest, largest]) = self else {
             *self = Self::Keys([key.into(), key.into()]);
             return [true; 2];
         };
-        let is_end = [key < &smallest[..], key > &largest[..]];
-        for (end, _) in [smallest, largest].into_iter().zip(is_end).filter(|(_, is_end)| *is_end) {
-            *end = key.into();
+        // The largest first: keys ascend.
+        let is_largest = compare(key, largest).is_gt();
+        let is_smallest = !is_largest && key < &smallest[..];
+        if is_largest || is_smallest {
+            let end = if is_largest { largest } else { smallest };
+            end.clear();
+            end.extend_from_slice(key);
         }
-        is_end
+        [is_smallest, is_largest]
     }
 
     /// Returns whether `key` may lie within the bounds.

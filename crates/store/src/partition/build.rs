@@ -1,5 +1,6 @@
 //! Collects keys, cuts them into partitions, and writes these into a container.
 
+use core::cmp::Ordering;
 use core::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use super::bounds::{PREFIX_GROUP, group_prefix, separator};
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::checked::checked;
-use crate::codec::{LINE_BYTES, checksum_without_last, put_item, put_varint};
+use crate::codec::{LINE_BYTES, checksum_without_last, compare, put_item, put_varint};
 
 /// Builds the partitioned filter of one file.
 ///
@@ -133,31 +134,31 @@ impl PartitionedBuilder {
     /// other parts, whatever the context names. If the filter is cut by hash range, `key` is ignored and may be empty.
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
         self.parts.iter_mut().for_each(|parts| parts.note_bare_hashes());
+        self.interruption.enter();
         self.add(key, &[hash]);
+        self.interruption.leave();
     }
 
     /// Adds the hashes of a key. If the filter is cut by key range, `key` is a position in the order, and equal keys
     /// share a partition.
     fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
-        self.interruption.enter();
         match self.options.cut() {
             PartitionCut::KeyRange => self.add_in_order(key, hashes),
             PartitionCut::HashRange => self.push(hashes),
         }
         self.keys_added += 1;
-        self.interruption.leave();
     }
 
     fn add_in_order(&mut self, key: &[u8], hashes: &[KeyHash]) {
-        let is_first = self.keys_added == 0;
-        if self.is_out_of_order || (!is_first && key < &self.last_key[..]) {
+        let order = if self.keys_added == 0 { Ordering::Greater } else { compare(key, &self.last_key) };
+        if self.is_out_of_order || order.is_lt() {
             // The filter is refused anyway, so its memory can go.
             self.is_out_of_order = true;
             (self.hashes, self.built, self.built_bytes) = (Vec::new(), Vec::new(), 0);
             return;
         }
         // Never cut between equal keys: no separator lies between them.
-        let is_new = is_first || key != &self.last_key[..];
+        let is_new = order.is_gt();
         if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.max_hashes {
             self.close_partition();
             self.bounds.push(separator(&self.last_key, key).to_vec());
@@ -171,10 +172,18 @@ impl PartitionedBuilder {
 
     /// Adds the hashes that the previous key did not have: neighbours in order share their prefixes.
     fn push(&mut self, hashes: &[KeyHash]) {
-        let last = &self.last_hashes;
+        let last = &mut self.last_hashes;
+        if let ([hash], [last]) = (hashes, &mut last[..]) {
+            // Whole keys alone.
+            if last != hash {
+                self.hashes.push(*hash);
+                *last = *hash;
+            }
+            return;
+        }
         self.hashes.extend(hashes.iter().filter(|&hash| !last.contains(hash)));
-        self.last_hashes.clear();
-        self.last_hashes.extend_from_slice(hashes);
+        last.clear();
+        last.extend_from_slice(hashes);
     }
 
     /// Builds the filter of the partition being filled.
