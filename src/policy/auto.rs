@@ -93,6 +93,6 @@ impl FilterPolicy for AutoPolicy {
     }
 
     fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
-        self.policy_for(context).block_bytes(keys)
+        FilterPolicy::block_bytes(self.policy_for(context), context, keys)
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Rules {
     pub(super) min_keys: u64,
     pub(super) max_keys: u64,
     pub(super) fallback_size: BitsPerKey,
+    /// Whether filters will shrink.
+    pub(super) is_shrinkable: bool,
     /// Added to the number of keys for which a kind that grows is planned.
     pub(super) headroom: Headroom,
 }
@@ -35,7 +37,14 @@ impl Rules {
     pub(super) fn of<K: Kind>(kind: &K) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
         let (min_keys, headroom) = (K::DEFAULT_MIN_KEYS, Headroom::default());
-        Self { is_self_checked: false, min_keys, max_keys: MAX_KEYS, fallback_size, headroom }
+        let (is_self_checked, is_shrinkable) = (false, false);
+        Self { is_self_checked, min_keys, max_keys: MAX_KEYS, fallback_size, is_shrinkable, headroom }
+    }
+
+    /// The kind to fall back to. If it will shrink, it keeps its probes and so its rate.
+    pub(super) fn fallback(&self) -> BlockedBloomKind {
+        let kind = BlockedBloomKind::new(self.fallback_size);
+        if self.is_shrinkable { kind.foldable() } else { kind }
     }
 
     /// Plans a filter of `keys` keys, or returns the reason to fall back to blocked Bloom. The order of the checks is
@@ -65,7 +74,7 @@ impl Rules {
         if let Ok(plan) = self.plan(kind, keys, None) {
             return Some(plan.block_bytes());
         }
-        let bloom = BlockedBloomKind::new(self.fallback_size).plan(keys).ok();
+        let bloom = self.fallback().plan(keys).ok();
         bloom.filter(|_| keys <= MAX_KEYS).map(|shape| shape.block_bytes())
     }
 }
@@ -154,7 +163,7 @@ impl<K: Kind> Job<K> {
 
     /// Returns the job of building a blocked Bloom filter instead.
     fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
-        let kind = BlockedBloomKind::new(self.rules.fallback_size);
+        let kind = self.rules.fallback();
         // The policy's limits are for its own kind.
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;

@@ -52,6 +52,8 @@ use crate::units::Sizing;
 #[must_use]
 pub struct FixedPolicy {
     pub(super) kind: AnyKind,
+    /// The kind of filters that will shrink. Made once, because a size of a rate takes long to find.
+    shrinkable: AnyKind,
     pub(super) rules: Rules,
 }
 
@@ -171,7 +173,17 @@ impl FixedPolicy {
 
     fn new(kind: AnyKind) -> Self {
         let rules = each_kind!(&kind, kind => Rules::of(kind));
-        Self { kind, rules }
+        let mut shrinkable = kind.clone();
+        if let AnyKind::BlockedBloom(kind) = &mut shrinkable {
+            *kind = kind.shrinkable();
+        }
+        Self { kind, shrinkable, rules }
+    }
+
+    /// Returns kind and rules for the filters of a context.
+    fn in_context(&self, context: &BuildContext) -> (&AnyKind, Rules) {
+        let kind = if context.shrinkable { &self.shrinkable } else { &self.kind };
+        (kind, Rules { is_shrinkable: context.shrinkable, ..self.rules })
     }
 
     /// Probes each finished filter for all of its keys, and does not use one that answers "absent". By default, only
@@ -259,7 +271,7 @@ impl FixedPolicy {
     /// `None` beyond the format's limits.
     #[must_use]
     pub fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
-        let fallback = |_| Self::from(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
+        let fallback = |_| Self::from(self.rules.fallback()).plan(keys, None);
         let plan = self.plan(keys, None).or_else(fallback).ok()?;
         Some((plan.block_bytes, plan.expected_fpr))
     }
@@ -269,7 +281,8 @@ impl FixedPolicy {
     pub fn builder(&self, context: &BuildContext) -> Box<dyn BlockBuilder> {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
         let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
-        each_kind!(&self.kind, kind => Job::new(kind, self.rules, identity, limits).builder(context))
+        let (kind, rules) = self.in_context(context);
+        each_kind!(kind, kind => Job::new(kind, rules, identity, limits).builder(context))
     }
 }
 
@@ -376,7 +389,8 @@ impl FilterPolicy for FixedPolicy {
         Some(self.builder(context))
     }
 
-    fn block_bytes(&self, _: &BuildContext, keys: u64) -> Option<u64> {
-        self.block_bytes(keys)
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        let (kind, rules) = self.in_context(context);
+        each_kind!(kind, kind => rules.block_bytes(kind, keys))
     }
 }

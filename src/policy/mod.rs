@@ -137,6 +137,13 @@ macro_rules! build_settings {
             self.with(|context| context.expected_keys = Some(keys))
         }
 
+        /// Says that a memory budget may shrink the filter, as a store with a budget does for all of its files. Its
+        /// blocked Bloom filters then take up to 3 % more bytes, and at 10 bits per key the rate 1.27 % instead of
+        /// 0.97 %; at half of the bytes they have 9.4 % instead of 12 %, where others often have no half.
+        pub fn shrinkable(self) -> Self {
+            self.with(|context| context.shrinkable = true)
+        }
+
         /// Limits the memory that building uses in addition to the hashes and the finished filters.
         pub fn with_memory_budget(self, bytes: u64) -> Self {
             self.with(|context| context.memory_budget = Some(bytes))
@@ -187,6 +194,8 @@ pub struct BuildContext {
     /// raise their false positive rate, and [`BuildReport::is_overfull`] says so. All other kinds, and filters of parts
     /// of keys, buffer hashes and take the real number, unless more than 65,536 announced keys rule the kind out.
     pub expected_keys: Option<u64>,
+    /// Whether a memory budget may shrink the filter. A policy of yours can then choose a kind that shrinks well.
+    pub shrinkable: bool,
     /// Limit on the bytes that building uses in addition to the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
     /// The maximum number of threads that build the filter in `finish`, including the calling one; 1 by default.
@@ -206,6 +215,7 @@ impl BuildContext {
             level: None,
             bottommost: false,
             expected_keys: None,
+            shrinkable: false,
             memory_budget: None,
             threads: 1,
             file_id: None,

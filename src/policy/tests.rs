@@ -1,10 +1,10 @@
 //! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
 
-use super::{BuildContext, BuiltFilter, FixedPolicy};
+use super::{AutoPolicy, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
 use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::{Kind, KindId};
+use crate::filter::{BlockedBloomKind, Kind, KindId, RibbonKind};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -45,6 +45,51 @@ fn headroom_is_for_the_kinds_that_grow_and_for_no_other() {
     assert!(Headroom::percent(1_001).is_err());
     assert_eq!([0, 1, 1_000].map(|percent| Headroom::percent(percent).unwrap().over(150)), [150, 152, 1_650]);
     assert_eq!(Headroom::percent(1).unwrap().over(u64::MAX), u64::MAX);
+}
+
+/// Lines, probes and rate of the Bloom filter of `keys` keys that `policy` builds, with its planned bytes.
+fn bloom_of(policy: &dyn FilterPolicy, context: &BuildContext, keys: u32) -> (u64, u8, f64) {
+    let mut builder = policy.builder(context).unwrap();
+    (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+    assert_eq!(Some(builder.estimated_bytes()), policy.block_bytes(context, keys.into()));
+    let built = builder.finish();
+    let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
+    assert_eq!(Some(block.info().block_bytes), policy.block_bytes(context, keys.into()));
+    let shape = block.info().shape;
+    let field = |name| shape.iter().find(|(field, _)| *field == name).unwrap().1.parse::<u64>().unwrap();
+    (field("lines"), field("probes") as u8, built.report.expected_fpr)
+}
+
+#[test]
+fn shrinkable_bloom_filters_fold_by_two_and_three_wherever_that_is_cheap() {
+    let context = BuildContext::new(&KeyHasher::default());
+    for keys in [1_000, 1_700, 5_000, 9_950, 250_000] {
+        let [(plain, ..), (lines, probes, rate)] = [context.clone(), context.clone().shrinkable()]
+            .map(|context| bloom_of(&AutoPolicy::default(), &context, keys));
+        let factor = match plain {
+            192.. => 12,
+            96.. => 6,
+            32.. => 2,
+            _ => 1,
+        };
+        assert_eq!((lines, probes), (plain.next_multiple_of(factor), 4), "{keys} keys");
+        assert!(rate < 0.013 && lines * 16 <= plain * 17, "{keys} keys: {rate}");
+    }
+}
+
+#[test]
+fn shrinkable_bloom_filters_keep_a_rate_and_every_setting_of_the_engine() {
+    let context = BuildContext::new(&KeyHasher::default()).shrinkable();
+    let bloom = |kind: BlockedBloomKind| bloom_of(&FixedPolicy::from(kind), &context, 20_011);
+    let (lines, probes, rate) = bloom(BlockedBloomKind::configure(FalsePositiveRate::ONE_PERCENT).unwrap());
+    assert!(rate <= 0.01 && probes == 4 && lines.is_multiple_of(12), "{rate}, {lines} lines");
+    let ten = BlockedBloomKind::default();
+    assert_eq!(bloom(ten.with_probes(6).unwrap()).1, 6);
+    assert_eq!(bloom(ten.with_fold(7).unwrap()).0, 391_u64.next_multiple_of(7));
+    // The fallback has the rate of the kind, so it keeps its probes.
+    let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).with_min_keys(1 << 20);
+    let (lines, probes, rate) = bloom_of(&ribbon, &context, 20_011);
+    assert!(probes == 6 && rate < 0.0098 && lines.is_multiple_of(12), "{rate}, {lines} lines");
 }
 
 #[test]

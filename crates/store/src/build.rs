@@ -12,6 +12,7 @@ use sstfilter::{
 };
 use sstfilter_range::{RangeBuilder, RangePolicy};
 
+use super::budget::FilterBudget;
 use super::config::Config;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
@@ -104,7 +105,8 @@ impl<T> FileFilterBuilder<T> {
     pub(super) fn new(config: Arc<Config>, file: FileId, table: T) -> Self {
         let filters = &config.reader.filters;
         // Without extractors that a filter cannot name.
-        let context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
+        let mut context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
+        context.shrinkable = config.budget.as_ref().is_some_and(FilterBudget::shrinks);
         let interruption = Interruption::default();
         Self { config, file, table, context, keeps_hashes: false, started: None, interruption }
     }
@@ -119,11 +121,12 @@ impl<T> FileFilterBuilder<T> {
     sstfilter::build_settings!();
 
     /// Sets everything that `context` says about the file, except its id, hasher and parts of keys, which the store
-    /// determines.
+    /// determines. Filters are also shrinkable if the store has a budget.
     pub fn with_context(self, context: &BuildContext) -> Self {
         self.with(|own| {
-            let BuildContext { hasher, key_parts, file_id, .. } = core::mem::replace(own, context.clone());
+            let BuildContext { hasher, key_parts, file_id, shrinkable, .. } = core::mem::replace(own, context.clone());
             (own.hasher, own.key_parts, own.file_id) = (hasher, key_parts, file_id);
+            own.shrinkable |= shrinkable;
         })
     }
 

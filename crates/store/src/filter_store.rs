@@ -128,7 +128,8 @@ impl FilterStore {
         self.with_reader(|reader| reader.range_extractor = Some(extractor))
     }
 
-    /// Limits the bytes that filters take together; they are loaded when they are first probed. Damage to a filter
+    /// Limits the bytes that filters take together; they are loaded when they are first probed. Files that are written
+    /// from now on get filters that can [shrink](FileFilterBuilder::shrinkable). Damage to a filter
     /// shows when it is read ([`FileFilters::problem`]), and not at all while the budget has no room for it:
     /// [`verify`](Self::verify) reads every filter.
     #[must_use]

@@ -37,8 +37,9 @@ pub(super) use unit::{Held, HeldFilter, Unit};
 /// filters whole, others get shrunk filters, cold ones none. A probing thread makes a new plan after a number of
 /// probes, so the division follows the lookups.
 ///
-/// Ribbon filters shrink best. Bloom filters should have numbers of lines with many divisors
-/// ([`BlockedBloomKind::with_fold`](sstfilter::kind::BlockedBloomKind::with_fold)), and four probes rather than six.
+/// A store with a budget builds its filters to [shrink](sstfilter::BuildContext::shrinkable). Set the budget on the store
+/// that writes, too, even if another one reads. Ribbon filters shrink best; binary fuse, xor, cuckoo and line ribbon
+/// filters do not shrink.
 ///
 /// The budget depends on no clock and no random numbers: the same calls by one thread lead to the same state.
 #[derive(Clone, Debug)]
@@ -65,6 +66,10 @@ impl FilterBudget {
     pub fn without_shrinking(self) -> Self {
         self.pool.shrinks.store(false, Ordering::Relaxed);
         self
+    }
+
+    pub(super) fn shrinks(&self) -> bool {
+        self.pool.shrinks.load(Ordering::Relaxed)
     }
 
     /// Makes a plan after each `probes` probes. By default the number is 16 for each filter and partition. More
