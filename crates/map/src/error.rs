@@ -65,6 +65,20 @@ pub enum MapError {
         /// Its entries in the pages.
         got: u64,
     },
+    /// A map has another number of entries of a file than another map or the file's description allows: one of them
+    /// is of other contents with the same id.
+    Contradiction {
+        /// The fingerprint of the file's id.
+        fingerprint: u64,
+        /// The fingerprint of the map's id.
+        map: u64,
+        /// That of the other map; `None` for the file's description.
+        other: Option<u64>,
+        /// The entries by the other map, or the keys by the description.
+        expected: u64,
+        /// The entries by the map.
+        got: u64,
+    },
     /// One map would cover both files and writes.
     MixedCoverage,
     /// A file was added twice.
@@ -139,6 +153,14 @@ impl fmt::Display for MapError {
             ),
             Self::Entries { fingerprint, expected, got } => {
                 write!(f, "file {fingerprint:#018x} of a map: expected {expected} entries in its pages, got {got}")
+            }
+            Self::Contradiction { fingerprint, map, other, expected, got } => {
+                write!(f, "file {fingerprint:#018x}: expected {expected} entries, by ")?;
+                match other {
+                    Some(other) => write!(f, "map {other:#018x}")?,
+                    None => f.write_str("its description at most")?,
+                }
+                write!(f, ", got {got} in map {map:#018x}: two files have this id, so no map covers it")
             }
             Self::MixedCoverage => f.write_str("file map: expected either files or writes that it covers, got both"),
             Self::DuplicateFile { fingerprint } => {

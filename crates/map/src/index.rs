@@ -1,5 +1,6 @@
 //! The end of a map: its numbers, and the files that it covers. Enough to find the page of any hash.
 
+use core::cmp::Ordering;
 use core::ops::Range;
 
 use sstfilter::internal::{CheckedTail, Ending, Fields, HeldParts};
@@ -162,6 +163,21 @@ impl MapIndex {
     pub fn local_id(&self, file: FileId) -> Option<LocalId> {
         let found = self.files().binary_search_by_key(&file.fingerprint(), |covered| covered.file.fingerprint());
         found.ok().and_then(|index| u32::try_from(index).ok()).map(LocalId)
+    }
+
+    /// Returns how this map and an earlier one contradict each other about a file that both cover. They cannot if the
+    /// file is the same: a map counts the distinct prefixes of its keys, and there are at least as many of more bits.
+    pub(crate) fn contradiction(&self, earlier: &Self, file: FileId) -> Option<MapError> {
+        let entries = |map: &Self| Some(map.files().get(map.local_id(file)?.index())?.entries);
+        let (got, expected) = (entries(self)?, entries(earlier)?);
+        let agree = match self.prefix_bits().cmp(&earlier.prefix_bits()) {
+            Ordering::Less => got <= expected,
+            Ordering::Equal => got == expected,
+            Ordering::Greater => got >= expected,
+        };
+        let [map, other] = [self, earlier].map(|map| map.map.fingerprint());
+        let error = MapError::Contradiction { fingerprint: file.fingerprint(), map, other: Some(other), expected, got };
+        (!agree && self.hash_identity() == earlier.hash_identity()).then_some(error)
     }
 
     /// Returns the covered files, in the order of their local ids; none if the map covers writes.

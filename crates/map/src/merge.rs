@@ -71,8 +71,9 @@ impl<'a> MapMerge<'a> {
     ///
     /// # Errors
     ///
-    /// The map keeps another number of bits, was built with another hash, or is the first of writes among maps of files
-    /// or the other way round.
+    /// The map keeps another number of bits, was built with another hash, is the first of writes among maps of files or
+    /// the other way round, or [contradicts](MapError::Contradiction) an earlier one about a file that both would keep.
+    /// The merge is then as it was before.
     pub fn add(
         &mut self,
         index: MapIndex,
@@ -112,9 +113,15 @@ impl<'a> MapMerge<'a> {
             Covered::Files(files) => files.iter().map(|covered| keep(covered.file)).collect(),
             Covered::Writes(writes) => vec![true; writes.len()],
         };
-        for (covered, _) in index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept) {
-            self.files.insert(covered.file.fingerprint(), *covered);
+        let kept_files =
+            || index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept).map(|(covered, _)| covered);
+        let mut known = kept_files().filter(|covered| self.files.contains_key(&covered.file.fingerprint()));
+        let earlier = |file| self.inputs.iter().filter(move |input| input.keeps(file));
+        let contradiction = |file| earlier(file).find_map(|earlier| index.contradiction(&earlier.index, file));
+        if let Some(contradiction) = known.find_map(|covered| contradiction(covered.file)) {
+            return Err(contradiction);
         }
+        self.files.extend(kept_files().map(|covered| (covered.file.fingerprint(), *covered)));
         self.writes.extend(index.writes());
         if !kept.contains(&true) {
             // Damage to it must not make pages of the result unknown.
@@ -227,6 +234,10 @@ impl EntrySource for Inputs<'_> {
 }
 
 impl Input<'_> {
+    fn keeps(&self, file: FileId) -> bool {
+        self.index.local_id(file).and_then(|id| self.kept.get(id.index())) == Some(&true)
+    }
+
     fn append(
         &self,
         prefixes: &Range<u64>,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sstfilter::{FileId, KeyHash};
 
 use crate::candidates::Candidates;
+use crate::error::MapError;
 use crate::index::{LocalId, MapIndex};
 use crate::map::FileMap;
 use crate::read::{MapPart, MapRead, PartAnswer};
@@ -119,6 +120,12 @@ impl<D: AsRef<[u8]>> MapSet<D> {
     pub fn uncovered(&self) -> &[usize] {
         self.coverage.uncovered()
     }
+
+    /// Returns an error for each file that maps contradict each other about. No map covers it.
+    #[must_use]
+    pub fn contradictions(&self) -> &[MapError] {
+        self.coverage.contradictions()
+    }
 }
 
 /// Maps, and which of the files of a store each of them judges. [`MapSet`] is one for maps in memory. Use this for maps
@@ -126,7 +133,9 @@ impl<D: AsRef<[u8]>> MapSet<D> {
 ///
 /// This is where the rule of maps is kept: **a file may be skipped only if one of the maps covers it, and says that it
 /// lacks the key.** A map may cover files that the store no longer has. A file that several maps cover is judged by the
-/// first, even if the page that a lookup needs is damaged there and sound in another one. For each key, search
+/// first, even if the page that a lookup needs is damaged there and sound in another one. But if two maps record numbers
+/// of entries of it that one file cannot have, one of them is of another file with this id, and neither
+/// [covers it](Self::contradictions). For each key, search
 ///
 /// - the files that no map covers: [`uncovered`](Self::uncovered);
 /// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of
@@ -136,6 +145,7 @@ pub struct Coverage<M> {
     judges: Vec<MapJudge<M>>,
     /// Positions of files that no map covers, ascending.
     uncovered: Vec<usize>,
+    contradictions: Vec<MapError>,
 }
 
 /// A map, and the files that it judges.
@@ -152,8 +162,13 @@ impl<M: Deref<Target = MapIndex>> Coverage<M> {
     pub fn new(maps: impl IntoIterator<Item = M>, files: &[FileId]) -> Self {
         let new = |map: M| MapJudge { positions: vec![None; map.files().len()].into(), map };
         let mut judges: Vec<_> = maps.into_iter().map(new).collect();
+        let mut contradictions = Vec::new();
         let mut cover = |position: usize, file: FileId| {
             let position = u32::try_from(position).ok()?;
+            if let Some(contradiction) = contradiction(&judges, file) {
+                contradictions.push(contradiction);
+                return None;
+            }
             judges.iter_mut().find_map(|judge| {
                 let id = judge.map.local_id(file)?;
                 // A file id that comes twice is judged at its first position; the other one is uncovered.
@@ -164,7 +179,7 @@ impl<M: Deref<Target = MapIndex>> Coverage<M> {
         };
         let uncovered = files.iter().enumerate().filter(|&(position, &file)| cover(position, file).is_none());
         let uncovered = uncovered.map(|(position, _)| position).collect();
-        Self { judges, uncovered }
+        Self { judges, uncovered, contradictions }
     }
 
     /// Returns the maps, in the order in which they were passed.
@@ -177,6 +192,12 @@ impl<M: Deref<Target = MapIndex>> Coverage<M> {
     #[must_use]
     pub fn uncovered(&self) -> &[usize] {
         &self.uncovered
+    }
+
+    /// Returns an error for each file that maps contradict each other about. It is [uncovered](Self::uncovered).
+    #[must_use]
+    pub fn contradictions(&self) -> &[MapError] {
+        &self.contradictions
     }
 }
 
@@ -224,6 +245,13 @@ impl<M: Deref<Target = MapIndex>> MapJudge<M> {
             Candidates::All => visit(SetMatch::AnyFile),
         }
     }
+}
+
+/// Returns how two of the maps contradict each other about a file.
+fn contradiction<M: Deref<Target = MapIndex>>(judges: &[MapJudge<M>], file: FileId) -> Option<MapError> {
+    let mut covering = judges.iter().filter(|judge| judge.map.local_id(file).is_some());
+    core::iter::from_fn(|| covering.next().map(|first| (first, covering.clone())))
+        .find_map(|(first, mut later)| later.find_map(|judge| judge.map.contradiction(&first.map, file)))
 }
 
 const fn widen(position: u32) -> usize {

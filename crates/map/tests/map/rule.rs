@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sstfilter::FileId;
-use sstfilter_map::{Candidates, Coverage, FileMap, MapIndex, MapOptions, MapRead, MapSet, PartAnswer, SetMatch};
+use sstfilter_map::{
+    Candidates, Coverage, FileMap, MapError, MapIndex, MapMerge, MapOptions, MapRead, MapSet, PartAnswer, SetMatch,
+};
 
 use crate::support::{Model, build, build_as, file, hash, load, mix, model};
 
@@ -183,4 +185,58 @@ fn maps_that_are_read_page_by_page_give_the_answers_of_maps_in_memory() {
         set.matches(hash(key), &mut matches);
         assert_eq!(matches_by_reads(&coverage, &stored.each_ref().map(Vec::as_slice), key), matches, "{key:#x}");
     }
+}
+
+/// Maps of file 0 with `one` and with `other` keys, which keep so many bits of a hash.
+fn maps_of_one_id(one: (u64, u8), other: (u64, u8)) -> [Arc<FileMap<Vec<u8>>>; 2] {
+    [one, other].map(|(keys, bits)| {
+        let model = Model::from([(0, (0..keys).collect()), (1, vec![7])]);
+        let options = MapOptions::with_prefix_bits(bits).unwrap();
+        let bytes = build_as(file(900 + keys), &model, options).0;
+        Arc::new(FileMap::load(bytes, &sstfilter::Filters::default(), file(900 + keys)).unwrap())
+    })
+}
+
+// promise: file-maps
+#[test]
+fn a_file_that_maps_contradict_each_other_about_is_covered_by_neither() {
+    for (one, other) in [((100, 40), (200, 40)), ((200, 40), (100, 40)), ((200, 30), (100, 40)), ((100, 40), (200, 30))]
+    {
+        let maps = maps_of_one_id(one, other);
+        let set = MapSet::new(&maps, &[file(1), file(0), file(2)]);
+        assert_eq!(set.uncovered(), [1, 2], "{one:?}, {other:?}");
+        let id = |keys| file(900 + keys).fingerprint();
+        let expected = MapError::Contradiction {
+            fingerprint: file(0).fingerprint(),
+            map: id(other.0),
+            other: Some(id(one.0)),
+            expected: one.0,
+            got: other.0,
+        };
+        assert_eq!(set.contradictions(), [expected]);
+        // A third map, equal to the second, changes nothing.
+        let maps = [&maps[..], &maps[1..]].concat();
+        assert_eq!(MapSet::new(&maps, &[file(0)]).uncovered(), [0]);
+    }
+    // Of fewer bits, a file can have fewer entries.
+    for (one, other) in [((200, 40), (200, 40)), ((100, 30), (200, 40)), ((200, 40), (100, 30))] {
+        let set = MapSet::new(&maps_of_one_id(one, other), &[file(0)]);
+        assert!(set.uncovered().is_empty() && set.contradictions().is_empty(), "{one:?}, {other:?}");
+    }
+}
+
+// promise: file-maps
+#[test]
+fn maps_that_contradict_each_other_about_a_file_are_not_merged_unless_it_is_dropped_from_one() {
+    let [one, other] = maps_of_one_id((100, 40), (200, 40));
+    let options = MapOptions::with_prefix_bits(40).unwrap();
+    let mut merge = MapMerge::new(options);
+    merge.add_loaded(&one, |_| true).unwrap();
+    let refused = merge.add_loaded(&other, |_| true).unwrap_err();
+    assert!(matches!(refused, MapError::Contradiction { expected: 100, got: 200, .. }), "{refused}");
+    merge.add_loaded(&other, |id| id == file(1)).unwrap();
+    let mut bytes = Vec::new();
+    merge.finish(crate::support::map_id(), &mut bytes).unwrap();
+    let model = Model::from([(0, (0..100).collect()), (1, vec![7])]);
+    assert!(bytes == build(&model, options).0);
 }

@@ -126,6 +126,18 @@ impl<F> Mapped<F> {
         self.set.maps()
     }
 
+    /// Returns the id of a map that covers the file, and how many entries of it that has.
+    fn entries(&self, file: FileId) -> Option<(u64, u64)> {
+        self.maps().map(|map| map.index()).find_map(|map| {
+            let covered = map.files().get(map.local_id(file)?.index())?;
+            Some((map.map_id().fingerprint(), covered.entries))
+        })
+    }
+
+    pub(crate) fn contradictions(&self) -> &[MapError] {
+        self.set.contradictions()
+    }
+
     /// Returns the file of the view with this id, if a map covers it.
     pub(crate) fn covered(&self, file: FileId) -> Option<&Covered<F>> {
         self.slot(self.set.position(file)?)
@@ -175,7 +187,7 @@ impl<F> Mapped<F> {
             }
         }
         mapped.uncovered = uncovered.into();
-        Ok(Some(mapped).filter(|mapped| mapped.covered > 0))
+        Ok(Some(mapped).filter(|mapped| mapped.covered > 0 || !mapped.contradictions().is_empty()))
     }
 
     /// Returns the maps after an edit of the view; `None` if they no longer cover any of its files.
@@ -236,7 +248,14 @@ impl<F> Mapped<F> {
         let Some(position) = self.set.position(id).filter(|&position| self.slot(position).is_none()) else {
             return Ok(false);
         };
-        for key in member.state.metadata.known_keys() {
+        let metadata = &member.state.metadata;
+        // At most: a map counts keys of one prefix once, and the file may have been given a key twice.
+        let expected = Some(metadata.keys_added()).filter(|keys| *keys > 0).unwrap_or(u64::MAX);
+        if let Some((map, got)) = self.entries(id).filter(|(_, got)| *got > expected) {
+            let fingerprint = id.fingerprint();
+            return Err(MapError::Contradiction { fingerprint, map, other: None, expected, got });
+        }
+        for key in metadata.known_keys() {
             let mut is_there = false;
             let found = |found| is_there |= matches!(found, SetMatch::AnyFile) || found == SetMatch::File(position);
             self.set.visit(config.reader.filters.hash(key), found);

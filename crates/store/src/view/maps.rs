@@ -27,12 +27,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// view in which it was written, and later ones: an older view may have entries that are in no map by then.
     ///
     /// Maps of files may be older or newer than the view: what they cover besides its files does not matter. Files that
-    /// they do not cover, that are added later, or that have range tombstones, are searched as in a view without maps.
+    /// they do not cover or [contradict each other about](Self::map_contradictions), that are added later, or that have
+    /// range tombstones, are searched as in a view without maps.
     ///
     /// # Errors
     ///
-    /// A map was built with another hash than the store's, lacks a key that the description of a covered file names, or
-    /// is one of writes among maps of files.
+    /// A map was built with another hash than the store's, lacks a key that the description of a covered file names,
+    /// has more entries of a file than the description counts keys, or is one of writes among maps of files.
     pub fn with_maps(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
         let is_of_writes = |map: &Arc<FileMap<Bytes>>| !map.index().writes().is_empty();
         if maps.iter().any(is_of_writes) {
@@ -164,6 +165,13 @@ impl<F> FilterView<F> {
             let files = chunk.files.iter().enumerate().filter(move |(place, _)| !is_covered(*place));
             files.map(move |(_, file)| (level, file))
         })
+    }
+
+    /// Returns an error for each file that two maps record numbers of entries of that one file cannot have. Neither
+    /// covers it: another file has, or had, its id.
+    #[must_use]
+    pub fn map_contradictions(&self) -> &[MapError] {
+        self.mapped.as_ref().map_or(&[], |mapped| mapped.contradictions())
     }
 
     /// Returns what was counted for maps in this view and those that it was made from.

@@ -395,3 +395,32 @@ fn a_file_that_stays_beside_one_that_replaces_a_covered_file_leaves_covered_file
     assert_eq!(uncovered, [&stays, &by].map(Arc::as_ptr));
     assert_eq!(found(&view, &key(7)), [&stays, &by, &old].map(Arc::as_ptr));
 }
+
+// promise: file-maps
+#[test]
+fn a_map_of_other_contents_under_a_files_id_is_refused_by_the_number_of_entries() {
+    let store = FilterStore::default();
+    let (one, other) = (file(&store, numbered(0..100)), file(&store, numbered(200..300)));
+    let view = view_of(&store, &[(0, &one), (0, &other)]);
+    let map_of = |files: &[(&Arc<File>, std::ops::Range<u32>)]| {
+        let (map, mut bytes, mut builder) = (FileId::random(), Vec::new(), MapBuilder::new(view.filters(), options()));
+        for (file, keys) in files {
+            let hashes = keys.clone().map(|number| view.filters().hash(&key(number))).collect();
+            builder.add_file(file.filters.metadata().file_id(), hashes);
+        }
+        builder.finish(map, &mut bytes).unwrap();
+        Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap())
+    };
+    // All known keys are there, and one key too many.
+    let refused = view.with_maps(&[map_of(&[(&one, 0..101)])]).err().unwrap();
+    assert!(matches!(refused, MapError::Contradiction { other: None, expected: 100, got: 101, .. }), "{refused}");
+    // Of two maps, at most one is right, and nothing says which.
+    let (right, wrong) = (map_of(&[(&one, 0..100)]), map_of(&[(&one, 50..100), (&other, 200..300)]));
+    for maps in [[right.clone(), wrong.clone()], [wrong, right]] {
+        let view = view.with_maps(&maps).unwrap();
+        assert_eq!((view.uncovered_files().count(), view.map_contradictions().len()), (1, 1));
+        (0..100).for_each(|number| assert!(is_candidate(&view, &key(number), &one), "{number}"));
+        // A new map of the files themselves covers both.
+        assert_eq!(with_map(&view).uncovered_files().count(), 0);
+    }
+}
