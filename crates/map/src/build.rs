@@ -11,7 +11,7 @@ use crate::error::MapError;
 use crate::index::{Covered, CoveredFile, overlapping};
 use crate::options::MapOptions;
 use crate::slice::Slice;
-use crate::write::{EntrySource, MapReport, Plan};
+use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::Writes;
 
 /// Builds a map of files or of writes from the hashes of their keys: `(add_file)* finish`, or `(add_writes)* finish`.
@@ -170,7 +170,7 @@ impl EntrySource for Hashes {
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
         ends: &mut Vec<usize>,
-    ) -> io::Result<Vec<Range<u64>>> {
+    ) -> io::Result<Missing> {
         let prefix = |hash: &KeyHash| hash.get() >> (64 - self.prefix_bits);
         for (id, Run { hashes, .. }) in (0..).zip(&self.runs) {
             let from = hashes.partition_point(|hash| prefix(hash) < prefixes.start);
@@ -179,6 +179,6 @@ impl EntrySource for Hashes {
             entries.extend(own.iter().map(|hash| packing.pack(prefix(hash), id)));
             ends.push(entries.len());
         }
-        Ok(Vec::new())
+        Ok(Missing::default())
     }
 }

@@ -1,9 +1,14 @@
 //! Writes pages from sorted entries.
 
+use core::ops::{Range, RangeInclusive};
+
 use sstfilter::KeyHash;
 
 use crate::list::{LIST_CHECK_BYTES, encode_ids, list_check};
-use crate::page::{LINE_ENTRIES, LIST_BYTES, MAX_PAGE_BYTES, OUTGROWN, OVERFULL, PageTrailer, State, UNKNOWN};
+use crate::page::{
+    LINE_ENTRIES, LIST_BYTES, MAX_LINE_ENTRIES, MAX_PAGE_BYTES, OUTGROWN, OVERFLOWED, OVERFULL, PageTrailer, State,
+    UNKNOWN,
+};
 use crate::shape::{LINE_BYTES, PAGE_TRAILER_BYTES, Place, Shape};
 
 /// From this many files on, a key's files are a list outside of its page: otherwise a hundred keys that all files have
@@ -61,16 +66,6 @@ pub(crate) struct Outside {
     pub(crate) trailer: PageTrailer,
 }
 
-/// What became of a page.
-#[derive(Debug)]
-pub(crate) enum PageOutcome {
-    Whole,
-    /// It has too many entries: every file may have each of its keys.
-    Unknown,
-    /// It is complete after [`PageWriter::finish`].
-    Unfinished(Outside),
-}
-
 impl Outside {
     pub(crate) const fn is_outgrown(&self) -> bool {
         self.outgrown.is_some()
@@ -92,6 +87,8 @@ pub(crate) struct PageWriter {
     open: OpenLine,
     run_ends: Vec<u16>,
     lists: Vec<List>,
+    /// The lines whose entries were too many for an input.
+    overflowed: Vec<RangeInclusive<u64>>,
 }
 
 /// The line that is being written.
@@ -104,6 +101,8 @@ struct OpenLine {
     quotient: u8,
     /// Entries so far.
     count: u32,
+    /// Where its fields begin, and the number of lists before it.
+    start: (BitEnd, usize),
 }
 
 impl OpenLine {
@@ -138,6 +137,12 @@ fn set_bit(words: &mut [u64; 4], bit: u32) {
 struct BitWriter {
     /// Eight bytes longer than what was written, so that each number is stored as a whole word.
     bytes: Vec<u8>,
+    at: BitEnd,
+}
+
+/// The end of what was written.
+#[derive(Clone, Copy, Debug, Default)]
+struct BitEnd {
     end: usize,
     pending: u64,
     pending_bits: u32,
@@ -145,31 +150,38 @@ struct BitWriter {
 }
 
 impl BitWriter {
-    fn clear(&mut self) {
-        (self.end, self.pending, self.pending_bits, self.count) = (0, 0, 0, 0);
+    /// Goes back to an earlier end.
+    fn rewind(&mut self, end: BitEnd) {
+        self.at = end;
+        self.store();
+    }
+
+    fn store(&mut self) {
+        if let Some(word) = self.bytes.get_mut(self.at.end..).and_then(<[u8]>::first_chunk_mut) {
+            *word = self.at.pending.to_le_bytes();
+        }
     }
 
     /// Appends a number of at most 56 bits.
     #[inline(always)]
     fn put(&mut self, value: u64, bits: u8) {
-        if self.end + 8 > self.bytes.len() {
-            self.bytes.resize((self.end + 8).next_multiple_of(1 << 16), 0);
+        if self.at.end + 8 > self.bytes.len() {
+            self.bytes.resize((self.at.end + 8).next_multiple_of(1 << 16), 0);
         }
-        self.pending |= value << self.pending_bits;
-        self.pending_bits += u32::from(bits);
-        if let Some(word) = self.bytes.get_mut(self.end..).and_then(<[u8]>::first_chunk_mut) {
-            *word = self.pending.to_le_bytes();
-        }
-        self.end += self.pending_bits as usize / 8;
+        self.at.pending |= value << self.at.pending_bits;
+        self.at.pending_bits += u32::from(bits);
+        self.store();
+        let at = &mut self.at;
+        at.end += at.pending_bits as usize / 8;
         // At most 7 whole bytes: fewer than 8 bits were pending.
-        self.pending >>= self.pending_bits & !7;
-        self.pending_bits &= 7;
-        self.count += 1;
+        at.pending >>= at.pending_bits & !7;
+        at.pending_bits &= 7;
+        at.count += 1;
     }
 
     fn written(&self) -> &[u8] {
         // The last byte was stored with the last number.
-        let end = self.end + usize::from(self.pending_bits > 0);
+        let end = self.at.end + usize::from(self.at.pending_bits > 0);
         self.bytes.get(..end).unwrap_or_default()
     }
 }
@@ -184,36 +196,35 @@ impl PageWriter {
             open: OpenLine::default(),
             run_ends: Vec::new(),
             lists: Vec::new(),
+            overflowed: Vec::new(),
         }
     }
 
-    /// Appends page `page`, which has these entries, in ascending order; an entry may repeat.
+    /// Appends page `page`, which has these entries, in ascending order; an entry may repeat. The lines with prefixes
+    /// of `overflowed` have overflowed, and so has each line that has too many entries. If it returns what the page has
+    /// outside, the page is complete after [`finish`](Self::finish).
     pub(crate) fn write(
         &mut self,
         page: u64,
-        entries: &[KeyHash],
-        packing: &Packing,
+        (entries, packing): (&[KeyHash], &Packing),
+        overflowed: &[Range<u64>],
         out: &mut Vec<u8>,
-    ) -> PageOutcome {
-        self.fields.clear();
-        self.lines.clear();
-        self.run_ends.clear();
-        self.open = OpenLine::default();
-        let is_collected = self.collect(entries, packing).is_some();
-        let lists = core::mem::take(&mut self.lists);
-        let trailer = PageTrailer {
-            fields: self.fields.count,
-            run_ends: self.run_ends.len() as u32,
-            lists: lists.len() as u32,
-            page,
-            state: State::Whole,
-            map: self.map,
+    ) -> Option<Outside> {
+        let lines = |prefixes: &Range<u64>| {
+            let [first, last] = [prefixes.start, prefixes.end - 1].map(|prefix| self.shape.place_of_prefix(prefix));
+            let first_line = if first.page < page { 0 } else { first.line };
+            let last_line = if last.page > page { self.shape.lines - 1 } else { last.line };
+            (first.page <= page && page <= last.page).then_some(first_line..=last_line)
         };
-        let (bytes, start) = (trailer.bytes(&self.shape), out.len());
-        if !is_collected || bytes > MAX_PAGE_BYTES {
-            self.write_unknown(page, out);
-            return PageOutcome::Unknown;
+        self.overflowed = overflowed.iter().filter_map(lines).collect();
+        self.collect(entries, packing);
+        if self.trailer(page).bytes(&self.shape) > MAX_PAGE_BYTES {
+            self.overflowed = vec![0..=self.shape.lines - 1];
+            self.collect(&[], packing);
         }
+        let trailer = self.trailer(page);
+        let lists = core::mem::take(&mut self.lists);
+        let (bytes, start) = (trailer.bytes(&self.shape), out.len());
         let has_outgrown = bytes > self.shape.page_bytes() as u64;
         let mut outgrown = has_outgrown.then(Vec::new);
         if let Some(outgrown) = &mut outgrown {
@@ -223,10 +234,30 @@ impl PageWriter {
             self.put(self.shape.page_bytes(), lists.len(), out);
             if lists.is_empty() {
                 seal(out, start, &trailer);
-                return PageOutcome::Whole;
+                return None;
             }
         }
-        PageOutcome::Unfinished(Outside { start, lists, outgrown, trailer })
+        Some(Outside { start, lists, outgrown, trailer })
+    }
+
+    /// Returns how many lines of the last page have overflowed.
+    pub(crate) fn overflowed_lines(&self) -> u64 {
+        let has_overflowed = |[_, [place, .., rank]]: &&[[u64; 4]; 2]| {
+            rank >> 32 >= OVERFULL.into() && place & u64::from(u32::MAX) == OVERFLOWED.into()
+        };
+        self.lines.iter().filter(has_overflowed).count() as u64
+    }
+
+    /// The trailer of the page that was collected.
+    fn trailer(&self, page: u64) -> PageTrailer {
+        PageTrailer {
+            fields: self.fields.at.count,
+            run_ends: self.run_ends.len() as u32,
+            lists: self.lists.len() as u32,
+            page,
+            state: State::Whole,
+            map: self.map,
+        }
     }
 
     /// Appends page `page`, whose entries are unknown: every file may have every key of it.
@@ -236,14 +267,19 @@ impl PageWriter {
         seal(out, start, &trailer);
     }
 
-    /// Collects the lines and fields of the entries; `None` if a page cannot hold them.
-    fn collect(&mut self, entries: &[KeyHash], packing: &Packing) -> Option<()> {
+    /// Collects the lines and fields of the entries.
+    fn collect(&mut self, entries: &[KeyHash], packing: &Packing) {
+        self.fields.rewind(BitEnd::default());
+        self.lines.clear();
+        self.run_ends.clear();
+        self.lists.clear();
+        self.open = OpenLine::default();
         let (radix, field_bits) = (self.shape.radix(), self.shape.field_bits);
         let mut rest = entries;
         while let Some(&first) = rest.first() {
             let (prefix, first_id) = packing.unpack(first);
             let Place { line, quotient, low, .. } = self.shape.place_of_prefix(prefix);
-            self.end_lines_before(line)?;
+            self.end_lines_before(line);
             self.open.begin(quotient);
             let count = 1 + rest.iter().skip(1).take_while(|&&entry| packing.unpack(entry).0 == prefix).count();
             let (of_key, after) = rest.split_at(count);
@@ -257,7 +293,7 @@ impl PageWriter {
             // Two maps may cover the same file.
             ids.dedup();
             if ids.len() >= LIST_FILES {
-                self.lists.push(List { field: self.fields.count, bytes: encode_ids(&ids) });
+                self.lists.push(List { field: self.fields.at.count, bytes: encode_ids(&ids) });
                 ids = vec![self.shape.files];
             }
             ids.iter().for_each(|&id| self.put_field(field + u64::from(id), field_bits));
@@ -272,23 +308,28 @@ impl PageWriter {
     }
 
     #[inline(always)]
-    fn end_lines_before(&mut self, line: u64) -> Option<()> {
+    fn end_lines_before(&mut self, line: u64) {
         while (self.lines.len() as u64) < line {
-            self.end_line()?;
+            self.end_line();
         }
-        Some(())
     }
 
-    fn end_line(&mut self) -> Option<()> {
-        let open = &mut self.open;
+    fn end_line(&mut self) {
+        let (open, line) = (&mut self.open, self.lines.len() as u64);
         open.end_run();
-        let rank = self.fields.count.checked_sub(open.count).filter(|&rank| rank < OVERFULL)?;
-        let second_half = if open.count <= LINE_ENTRIES {
+        let (start, lists) = open.start;
+        // At most 2^30: a page has 2^14 lines.
+        let rank = start.count;
+        let has_overflowed = open.count > MAX_LINE_ENTRIES || self.overflowed.iter().any(|lines| lines.contains(&line));
+        let second_half = if has_overflowed {
+            self.fields.rewind(start);
+            self.lists.truncate(lists);
+            open.occupied = [u64::MAX; 4];
+            [OVERFLOWED.into(), 0, 0, u64::from(rank | OVERFULL) << 32]
+        } else if open.count <= LINE_ENTRIES {
             let [first, second, third, fourth] = open.run_ends;
             [first, second, third, fourth | u64::from(rank) << 32]
         } else {
-            // Positions have 16 bits.
-            u16::try_from(open.count - 1).ok()?;
             let place = self.run_ends.len() as u64 | u64::from(open.count) << 32;
             self.run_ends.extend_from_slice(&open.ends);
             [place, 0, 0, u64::from(rank | OVERFULL) << 32]
@@ -296,7 +337,7 @@ impl PageWriter {
         self.lines.push([open.occupied, second_half]);
         open.ends.clear();
         (open.occupied, open.run_ends, open.count) = ([0; 4], [0; 4], 0);
-        Some(())
+        open.start = (self.fields.at, self.lists.len());
     }
 
     /// Appends a page of `bytes` bytes with the lines, fields and run ends that were collected, and room for `lists`

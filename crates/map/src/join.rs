@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use crate::encode::{List, Outside, PageWriter};
 use crate::error::MapError;
 use crate::index::MapEnd;
-use crate::list::checked_list;
+use crate::list::{TailCursor, checked_list};
 use crate::merge::Read;
 use crate::page::{Page, PageTrailer, State};
 use crate::slice::Slice;
@@ -143,15 +143,18 @@ fn each_page<'s, 'a: 's>(
     let (mut report, mut tail, mut tail_bytes) = (MapReport::default(), Vec::new(), 0);
     for input in slices {
         let map = &input.index.map;
+        let overflowed_lines = |bytes: &[u8]| Page { bytes, shape: &map.shape }.overflowed_lines();
         (report.files, report.entries) = (map.shape.files, map.entries());
-        let (writer, mut next) = (PageWriter::new(map.shape, map.map.fingerprint()), 0);
+        let (writer, mut tail_left) =
+            (PageWriter::new(map.shape, map.map.fingerprint()), TailCursor::new(map.tail_bytes));
         for number in input.index.pages() {
             report.pages += 1;
             tail.clear();
             let mut page = (input.read)(input.index.page_range(number))?.into_owned();
-            match input.check(&page, number, &mut next)? {
-                Checked::Whole => {}
+            match input.check(&page, number, &mut tail_left)? {
+                Checked::Whole => report.overflowed_lines += overflowed_lines(&page),
                 Checked::Unfinished(outside) => {
+                    report.overflowed_lines += overflowed_lines(outside.outgrown.as_ref().unwrap_or(&page));
                     report.count(&outside);
                     writer.finish(outside, &mut page, tail_bytes, &mut tail);
                     tail_bytes += tail.len() as u64;
@@ -178,9 +181,8 @@ enum Checked {
 }
 
 impl Input<'_> {
-    /// Checks a page and its parts of the tail, from byte `next` on. A writer puts them one behind the other, so that
-    /// no page of a forged slice makes the map longer than the slices are.
-    fn check(&self, bytes: &[u8], number: u64, next: &mut u64) -> io::Result<Checked> {
+    /// Checks a page and its parts of the tail, from the cursor on.
+    fn check(&self, bytes: &[u8], number: u64, tail: &mut TailCursor) -> io::Result<Checked> {
         let shape = &self.index.map.shape;
         let trailer = match self.index.map.check(bytes, number) {
             Ok(trailer) if bytes.len() == shape.page_bytes() && trailer.state != State::Unknown => trailer,
@@ -190,18 +192,21 @@ impl Input<'_> {
             return Ok(Checked::Whole);
         }
         let outside = if trailer.state == State::Whole {
-            self.outside(Page { bytes, shape }, trailer, next)?
+            self.outside(Page { bytes, shape }, trailer, tail)?
         } else {
-            self.outgrown(Page { bytes, shape }, number, next)?
+            self.outgrown(Page { bytes, shape }, number, tail)?
         };
         Ok(outside.map_or(Checked::Unknown, Checked::Unfinished))
     }
 
     /// Reads the lists of a page; `None` if one is damaged.
-    fn outside(&self, page: Page<'_>, trailer: PageTrailer, next: &mut u64) -> io::Result<Option<Outside>> {
+    fn outside(&self, page: Page<'_>, trailer: PageTrailer, tail: &mut TailCursor) -> io::Result<Option<Outside>> {
         let mut lists = Vec::new();
         for place in page.list_places() {
-            let Some(bytes) = self.tail(place.offset, place.bytes.into(), next)? else { return Ok(None) };
+            if !tail.pass(place.offset, place.bytes.into()) {
+                return Ok(None);
+            }
+            let Some(bytes) = self.tail(place.offset, place.bytes.into())? else { return Ok(None) };
             let Some(ids) = checked_list(&bytes, self.index.map.map, place.offset) else { return Ok(None) };
             lists.push(List { field: place.field, bytes: ids.to_vec() });
         }
@@ -209,25 +214,20 @@ impl Input<'_> {
     }
 
     /// Reads the page with the entries of an outgrown one, and its lists; `None` if any of them is damaged.
-    fn outgrown(&self, stub: Page<'_>, number: u64, next: &mut u64) -> io::Result<Option<Outside>> {
+    fn outgrown(&self, stub: Page<'_>, number: u64, tail: &mut TailCursor) -> io::Result<Option<Outside>> {
         let Some((offset, length)) = stub.elsewhere() else { return Ok(None) };
-        // The lists of the page are before it.
-        let Some(bytes) = self.tail(offset, length, &mut next.clone())? else { return Ok(None) };
+        let Some(mut lists) = tail.pass_outgrown((offset, length)) else { return Ok(None) };
+        let Some(bytes) = self.tail(offset, length)? else { return Ok(None) };
         let Ok(trailer) = self.index.map.check(&bytes, number) else { return Ok(None) };
         if trailer.state != State::Whole {
             return Ok(None);
         }
-        let outside = self.outside(Page { bytes: &bytes, shape: stub.shape }, trailer, next)?;
-        let is_behind_lists = offset >= *next;
-        *next = (*next).max(offset + length);
-        Ok(outside.filter(|_| is_behind_lists).map(|outside| Outside { outgrown: Some(bytes.into_owned()), ..outside }))
+        let outside = self.outside(Page { bytes: &bytes, shape: stub.shape }, trailer, &mut lists)?;
+        Ok(outside.map(|outside| Outside { outgrown: Some(bytes.into_owned()), ..outside }))
     }
 
-    /// Reads bytes of the slice's tail, which must not begin before byte `next`, and moves `next` behind them.
-    fn tail(&self, offset: u64, bytes: u64, next: &mut u64) -> io::Result<Option<Cow<'_, [u8]>>> {
-        let range = self.index.tail_range(offset, bytes).filter(|_| offset >= *next);
-        let Some(range) = range else { return Ok(None) };
-        *next = offset + bytes;
-        (self.read)(range).map(Some)
+    /// Reads bytes of the slice's tail.
+    fn tail(&self, offset: u64, bytes: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
+        self.index.tail_range(offset, bytes).map(&self.read).transpose()
     }
 }

@@ -11,6 +11,33 @@ pub(crate) fn list_check(map: u64, offset: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(place.as_flattened()), bytes)
 }
 
+/// The bytes of the tail that no page has named so far. A writer names each byte once, in order. Readers refuse others,
+/// so that forged pages cannot make them read the same bytes again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct TailCursor {
+    next: u64,
+    end: u64,
+}
+
+impl TailCursor {
+    pub(crate) const fn new(tail_bytes: u64) -> Self {
+        Self { next: 0, end: tail_bytes }
+    }
+
+    /// Passes the bytes at `offset`. Returns false if some were passed before, or do not exist.
+    pub(crate) fn pass(&mut self, offset: u64, bytes: u64) -> bool {
+        let end = offset.checked_add(bytes).filter(|end| offset >= self.next && *end <= self.end);
+        self.next = end.unwrap_or(self.next);
+        end.is_some()
+    }
+
+    /// Passes an outgrown page, and returns the cursor of its lists, which are before it.
+    pub(crate) fn pass_outgrown(&mut self, (offset, bytes): (u64, u64)) -> Option<Self> {
+        let next = self.next;
+        self.pass(offset, bytes).then_some(Self { next, end: offset })
+    }
+}
+
 /// Splits the checksum off a list.
 pub(crate) fn split_check(bytes: &[u8]) -> Option<(&[u8], &[u8; LIST_CHECK_BYTES])> {
     bytes.split_last_chunk()
@@ -68,5 +95,22 @@ impl Iterator for ListIds<'_> {
         }
         self.bytes = &[];
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_any_distance_are_decoded() {
+        for near in [0, 1 << 7, 1 << 14, 1 << 21, 1 << 28_u32] {
+            for distance in near.max(2) - 2..near + 3 {
+                for first in [0, 5, distance] {
+                    let ids: Vec<u32> = (0..3).map(|step| first + step * (distance + 1)).collect();
+                    assert_eq!(ListIds::new(&encode_ids(&ids)).collect::<Vec<_>>(), ids);
+                }
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use sstfilter_range::internal::Portable;
 use crate::candidates::{self, Candidates, Elsewhere, Found};
 use crate::error::MapError;
 use crate::index::MapIndex;
-use crate::list::{checked_list, split_check};
+use crate::list::{TailCursor, checked_list, split_check};
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::Place;
 use crate::simd;
@@ -51,16 +51,18 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     fn with_index(index: MapIndex, bytes: D) -> Self {
         let mut map = Self { index, bytes, damaged: Box::default(), has_unknown_pages: false };
         let mut damaged = Vec::new();
-        for page in 0..map.index.pages() {
-            match map.check_page(page) {
-                Ok(state) => map.has_unknown_pages |= state == State::Unknown,
+        let mut has_unknown_pages = false;
+        for (page, checked) in map.checks().enumerate() {
+            match checked {
+                Ok(state) => has_unknown_pages |= state == State::Unknown,
                 Err(_) => damaged.push(page),
             }
         }
+        map.has_unknown_pages = has_unknown_pages;
         if !damaged.is_empty() {
             let mut bits = vec![0; map.index.pages().div_ceil(64) as usize];
             for page in damaged {
-                if let Some(word) = bits.get_mut(page as usize / 64) {
+                if let Some(word) = bits.get_mut(page / 64) {
                     *word |= 1 << (page % 64);
                 }
             }
@@ -77,8 +79,9 @@ impl<D: AsRef<[u8]>> FileMap<D> {
 
     /// Returns the pages that cannot be used, and why.
     pub fn problems(&self) -> impl Iterator<Item = MapError> + '_ {
-        let pages = (0..self.index.pages()).filter(|&page| self.is_damaged(page));
-        pages.filter_map(|page| self.check_page(page).err())
+        // Only damage is worth comparing all checksums again.
+        let checks = (!self.damaged.is_empty()).then(|| self.checks());
+        checks.into_iter().flatten().filter_map(Result::err)
     }
 
     /// Returns whether entries were lost before the map was written: its pages are sound, and say that every covered
@@ -123,37 +126,33 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         View { index: &self.index, bytes: self.bytes.as_ref(), damaged: &self.damaged }
     }
 
-    fn is_damaged(&self, page: u64) -> bool {
-        self.view().is_damaged(page)
+    fn checks(&self) -> impl Iterator<Item = Result<State, MapError>> + '_ {
+        let mut tail = TailCursor::new(self.index.tail_bytes);
+        (0..self.index.pages()).map(move |page| self.check_page(page, &mut tail))
     }
 
-    fn check_page(&self, page: u64) -> Result<State, MapError> {
-        let (view, length) = (self.view(), MapError::Damaged { page, what: "too short" });
-        let own = view.page(page).ok_or(length.clone())?;
-        let trailer = self.index.check(own.bytes, page)?;
-        let sound = match trailer.state {
-            State::Whole => own,
-            State::Unknown => return Ok(State::Unknown),
+    /// Checks a page, and its lists and entries from the cursor on.
+    fn check_page(&self, page: u64, tail: &mut TailCursor) -> Result<State, MapError> {
+        let (view, damaged) = (self.view(), |what| MapError::Damaged { page, what });
+        let own = view.page(page).ok_or(damaged("too short"))?;
+        let state = self.index.check(own.bytes, page)?.state;
+        let is_sound = |tail: &mut TailCursor, place: ListPlace| {
+            tail.pass(place.offset, place.bytes.into()) && view.list(place).is_some()
+        };
+        let are_lists_sound = match state {
+            State::Whole => own.list_places().all(|place| is_sound(tail, place)),
+            State::Unknown => true,
             State::Outgrown => {
-                let elsewhere = own.elsewhere().and_then(|(offset, bytes)| view.tail(offset, bytes));
-                let outgrown = elsewhere.ok_or(MapError::Damaged { page, what: "its entries are not in the tail" })?;
-                if self.index.check(outgrown, page)?.state != State::Whole {
-                    return Err(MapError::Damaged { page, what: "its entries are outgrown twice" });
+                let found = own.elsewhere().and_then(|place| Some((tail.pass_outgrown(place)?, place)));
+                let found = found.and_then(|(lists, (offset, bytes))| Some((lists, view.tail(offset, bytes)?)));
+                let (mut lists, bytes) = found.ok_or(damaged("its entries are not in the tail"))?;
+                if self.index.check(bytes, page)?.state != State::Whole {
+                    return Err(damaged("its entries are outgrown twice"));
                 }
-                Page { bytes: outgrown, ..own }
+                Page { bytes, ..own }.list_places().all(|place| is_sound(&mut lists, place))
             }
         };
-        // Forged pages can name the same bytes again and again.
-        let mut list_bytes = 0;
-        let is_sound = |place: ListPlace| {
-            list_bytes += u64::from(place.bytes);
-            list_bytes <= self.index.tail_bytes && view.list(place).is_some()
-        };
-        if sound.list_places().all(is_sound) {
-            Ok(trailer.state)
-        } else {
-            Err(MapError::Damaged { page, what: "a list of it is damaged" })
-        }
+        if are_lists_sound { Ok(state) } else { Err(damaged("a list of it is damaged")) }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use sstfilter::{FileId, HashIdentity, KeyHash};
 
@@ -16,7 +17,7 @@ use crate::options::MapOptions;
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
 use crate::slice::Slice;
-use crate::write::{EntrySource, MapReport, Plan};
+use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::{WriteId, Writes, position_of, unite};
 
 /// Merges maps into one: `(add | add_some)* finish`. No key is read. All are maps of files, or all are maps of writes.
@@ -50,6 +51,9 @@ struct Input<'a> {
     kept: Vec<bool>,
     /// For each local id, the id in the result.
     ids: Vec<Option<u32>>,
+    /// The parts of the tail that were read (the page, and whether it is the outgrown page), and how many bytes of the
+    /// tail no part has.
+    tail: Mutex<(HashSet<(u64, bool)>, u64)>,
 }
 
 impl<'a> MapMerge<'a> {
@@ -127,8 +131,8 @@ impl<'a> MapMerge<'a> {
             // Damage to it must not make pages of the result unknown.
             return Ok(());
         }
-        let prefixes = index.shape.prefixes();
-        self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new() });
+        let (prefixes, tail) = (index.shape.prefixes(), Mutex::new((HashSet::new(), index.tail_bytes)));
+        self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new(), tail });
         Ok(())
     }
 
@@ -223,13 +227,13 @@ impl EntrySource for Inputs<'_> {
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
         ends: &mut Vec<usize>,
-    ) -> io::Result<Vec<Range<u64>>> {
-        let mut unknown = Vec::new();
+    ) -> io::Result<Missing> {
+        let mut missing = Missing::default();
         for input in &self.0 {
-            input.append(&prefixes, packing, entries, &mut unknown)?;
+            input.append(&prefixes, packing, entries, &mut missing)?;
             ends.push(entries.len());
         }
-        Ok(unknown)
+        Ok(missing)
     }
 }
 
@@ -243,7 +247,7 @@ impl Input<'_> {
         prefixes: &Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
-        unknown: &mut Vec<Range<u64>>,
+        missing: &mut Missing,
     ) -> io::Result<()> {
         let shape = &self.index.shape;
         let Some(last) = prefixes.end.checked_sub(1).filter(|last| *last >= prefixes.start) else { return Ok(()) };
@@ -254,17 +258,17 @@ impl Input<'_> {
             let bytes = (self.read)(self.index.page_range(page))?;
             let is_sound = match self.index.check(&bytes, page) {
                 Ok(trailer) if trailer.state == State::Whole => {
-                    self.append_page(&bytes, &trailer, &own, packing, entries)?
+                    self.append_page(&bytes, &trailer, (&own, packing), entries, missing)?
                 }
                 Ok(PageTrailer { state: State::Outgrown, .. }) => {
-                    self.append_outgrown(&bytes, page, &own, packing, entries)?
+                    self.append_outgrown(&bytes, page, (&own, packing), entries, missing)?
                 }
                 Ok(_) | Err(_) => false,
             };
-            // Forged pages can refer to the same bytes of the tail again and again.
+            // The lists of a forged page may have more ids than the map has entries.
             if !is_sound || entries.len() as u64 > max_entries {
                 entries.truncate(before);
-                unknown.push(own);
+                missing.unknown.push(own);
             }
         }
         Ok(())
@@ -274,18 +278,19 @@ impl Input<'_> {
         &self,
         stub: &[u8],
         page: u64,
-        prefixes: &Range<u64>,
-        packing: &Packing,
+        wanted: (&Range<u64>, &Packing),
         entries: &mut Vec<KeyHash>,
+        missing: &mut Missing,
     ) -> io::Result<bool> {
         let elsewhere = Page { bytes: stub, shape: &self.index.shape }.elsewhere();
+        let elsewhere = elsewhere.filter(|(_, bytes)| self.may_read_tail((page, true), *bytes));
         let Some(range) = elsewhere.and_then(|(offset, bytes)| self.index.tail_range(offset, bytes)) else {
             return Ok(false);
         };
         let bytes = (self.read)(range)?;
         match self.index.check(&bytes, page) {
             Ok(trailer) if trailer.state == State::Whole => {
-                self.append_page(&bytes, &trailer, prefixes, packing, entries)
+                self.append_page(&bytes, &trailer, wanted, entries, missing)
             }
             Ok(_) | Err(_) => Ok(false),
         }
@@ -297,17 +302,27 @@ impl Input<'_> {
         &self,
         bytes: &[u8],
         trailer: &PageTrailer,
-        prefixes: &Range<u64>,
-        packing: &Packing,
+        (prefixes, packing): (&Range<u64>, &Packing),
         entries: &mut Vec<KeyHash>,
+        missing: &mut Missing,
     ) -> io::Result<bool> {
         let shape = &self.index.shape;
         let page = Page { bytes, shape };
+        let list_bytes = page.list_places().map(|list| u64::from(list.bytes)).sum();
+        if trailer.lists > 0 && !self.may_read_tail((trailer.page, false), list_bytes) {
+            return Ok(false);
+        }
         let (first, last) = (shape.place_of_prefix(prefixes.start).line, shape.place_of_prefix(prefixes.end - 1).line);
         let divide = Reciprocal::new(shape.radix());
         let mut lists = page.list_places().peekable();
-        let (mut next, mut list_bytes) = (0, 0);
+        let mut next = 0;
         for line in first..=last {
+            if page.has_overflowed(line) {
+                let own = shape.prefixes_of_line(trailer.page, line);
+                let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
+                missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
+                continue;
+            }
             let is_sound = page.for_each_entry(line, |quotient, number_of_field| {
                 if number_of_field < next || number_of_field >= u64::from(trailer.fields) {
                     return Ok(false);
@@ -328,10 +343,6 @@ impl Input<'_> {
                 let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
                     return Ok(false);
                 };
-                list_bytes += u64::from(list.bytes);
-                if list_bytes > self.index.tail_bytes {
-                    return Ok(false);
-                }
                 let Some(ids) = self.list(list)? else { return Ok(false) };
                 let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
                 entries.extend(kept.map(|id| packing.pack(prefix, id)));
@@ -342,6 +353,23 @@ impl Input<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Returns whether a page may read so many bytes of the tail, as lists or as the page that it has outgrown to. All
+    /// pages together name each byte once. Threads read pages in any order, so that this order is not compared.
+    fn may_read_tail(&self, part: (u64, bool), bytes: u64) -> bool {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let (parts, rest) = &mut *tail;
+        // A page is read again if its prefixes are in several chunks.
+        if parts.contains(&part) {
+            return true;
+        }
+        let left = rest.checked_sub(bytes);
+        if let Some(left) = left {
+            *rest = left;
+            parts.insert(part);
+        }
+        left.is_some()
     }
 
     /// Reads a list's ids; `None` if they are damaged.

@@ -26,7 +26,8 @@
 //! holds the low value and the file: `low * (files + 1) + id`. The fields of a line ascend within a quotient.
 //!
 //! The lines of a page that is *outgrown* (its entries are elsewhere) or *unknown* (they are lost) have all quotients
-//! occupied and an impossible place of their run ends, so that a lookup finds out without reading the trailer first.
+//! occupied and an impossible place of their run ends, so that a lookup finds out without reading the trailer first. So
+//! does a single line that has *overflowed*: it would have more entries than run ends can count.
 
 use core::hint::select_unpredictable;
 
@@ -48,9 +49,13 @@ pub(crate) const MAX_PAGE_BYTES: u64 = 16 << 20;
 /// The high bit of a rank.
 pub(crate) const OVERFULL: u32 = 1 << 31;
 
-/// The places of run ends in the lines of pages without entries.
+/// The most entries of a line: the positions of run ends have 16 bits.
+pub(crate) const MAX_LINE_ENTRIES: u32 = 1 << 16;
+
+/// The places of run ends in lines without entries. Those of one page are all outgrown, or all unknown.
 pub(crate) const OUTGROWN: u32 = u32::MAX;
 pub(crate) const UNKNOWN: u32 = u32::MAX - 1;
+pub(crate) const OVERFLOWED: u32 = u32::MAX - 2;
 
 const TRAILER: usize = PAGE_TRAILER_BYTES as usize;
 
@@ -121,6 +126,9 @@ impl PageTrailer {
         if trailer.u16::<18>() != 0 || found.bytes(shape) > bytes.len() as u64 {
             return Err(damaged("its fields do not fit"));
         }
+        if !(Page { bytes, shape }).has_lines_of(state) {
+            return Err(damaged("its lines and its state disagree"));
+        }
         Ok(found)
     }
 
@@ -141,7 +149,7 @@ pub(crate) enum Entries {
     Fields { first: u64, end: u64 },
     /// They are in a page in the tail.
     Outgrown,
-    /// They are lost.
+    /// They are lost, or were too many.
     Unknown,
 }
 
@@ -165,6 +173,32 @@ pub(crate) struct ListPlace {
 impl<'a> Page<'a> {
     pub(crate) fn line_bytes(&self, line: u64) -> Option<&'a [u8; 64]> {
         self.bytes.get(line as usize * LINE_BYTES as usize..)?.first_chunk()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Line> {
+        (0..self.shape.lines).filter_map(|line| self.line_bytes(line)).map(Line::new)
+    }
+
+    /// Returns whether all lines are those of a page with this state. Lookups in memory see the lines only.
+    fn has_lines_of(&self, state: State) -> bool {
+        let expected = match state {
+            State::Whole => OVERFLOWED,
+            State::Outgrown => OUTGROWN,
+            State::Unknown => UNKNOWN,
+        };
+        self.lines().all(|line| match line.mark() {
+            Some(mark) => mark == expected && line.occupied == [u64::MAX; 4],
+            None => state == State::Whole,
+        })
+    }
+
+    /// Returns whether a line had too many entries. Every covered file may have its keys.
+    pub(crate) fn has_overflowed(&self, line: u64) -> bool {
+        self.line_bytes(line).is_some_and(|bytes| Line::new(bytes).mark() == Some(OVERFLOWED))
+    }
+
+    pub(crate) fn overflowed_lines(&self) -> u64 {
+        self.lines().filter(|line| line.mark() == Some(OVERFLOWED)).count() as u64
     }
 
     /// Returns field `number` of the page; 0 beyond its bytes.
@@ -238,7 +272,7 @@ impl<'a> Page<'a> {
     /// Returns the run ends of an overfull line as bits, as other lines have them; `None` if there are none.
     #[cold]
     fn overfull_run_ends(&self, line: &Line) -> Option<Vec<u64>> {
-        if line.place >= UNKNOWN {
+        if line.mark().is_some() {
             return None;
         }
         let (mut bits, mut before) = (vec![0; 1 << 10], None);
@@ -254,7 +288,7 @@ impl<'a> Page<'a> {
     fn find_overfull(&self, line: &Line, before: u32) -> Entries {
         match line.place {
             OUTGROWN => return Entries::Outgrown,
-            UNKNOWN => return Entries::Unknown,
+            UNKNOWN | OVERFLOWED => return Entries::Unknown,
             _ => {}
         }
         let end = |run: u32| self.run_end(line, run).map(|last| line.rank + u64::from(last) + 1);
@@ -341,6 +375,11 @@ impl Line {
             is_overfull: rank & OVERFULL != 0,
             place: first as u32,
         }
+    }
+
+    /// Returns why the line has no entries, if it is one without.
+    fn mark(&self) -> Option<u32> {
+        (self.is_overfull && self.place >= OVERFLOWED).then_some(self.place)
     }
 
     /// Returns the number of occupied quotients below `quotient`.

@@ -41,7 +41,6 @@ impl MapRead {
 pub struct MapPart<D> {
     map: u64,
     what: What,
-    is_unknown: bool,
     bytes: D,
 }
 
@@ -78,19 +77,19 @@ impl MapIndex {
         if own.len() as u64 != length {
             return Err(MapError::Length { what: "part of a file map", expected: length, got: own.len() as u64 });
         }
-        let state = match read.what {
-            What::Page(page) => self.check(own, page)?.state,
-            What::Outgrown(page) => match self.check(own, page)?.state {
-                State::Outgrown => return Err(MapError::Damaged { page, what: "its entries are outgrown twice" }),
-                state => state,
-            },
-            What::List { page, place, .. } => match checked_list(own, self.map, place.offset) {
-                Some(_) => State::Whole,
-                None => return Err(MapError::Damaged { page, what: "a list of it is damaged" }),
-            },
-        };
+        let damaged = |page, what| Err(MapError::Damaged { page, what });
+        match read.what {
+            What::Page(page) => drop(self.check(own, page)?),
+            What::Outgrown(page) if self.check(own, page)?.state != State::Whole => {
+                return damaged(page, "its entries are outgrown twice");
+            }
+            What::List { page, place, .. } if checked_list(own, self.map, place.offset).is_none() => {
+                return damaged(page, "a list of it is damaged");
+            }
+            What::Outgrown(_) | What::List { .. } => {}
+        }
         // The checksums cover the map's id.
-        Ok(MapPart { map: self.map.fingerprint(), what: read.what, is_unknown: state == State::Unknown, bytes })
+        Ok(MapPart { map: self.map.fingerprint(), what: read.what, bytes })
     }
 
     /// Returns what a part of this map says about a hash. A part that the hash does not need, or of another map, says
@@ -102,7 +101,7 @@ impl MapIndex {
             What::List { prefix: of_list, .. } => of_list == prefix,
         };
         let map = self.map.fingerprint();
-        if part.map != map || !is_needed || part.is_unknown {
+        if part.map != map || !is_needed {
             return PartAnswer::Candidates(Candidates::All);
         }
         if let What::List { .. } = part.what {

@@ -186,6 +186,14 @@ impl Shape {
         (u128::from(page) << self.prefix_bits).div_ceil(u128::from(self.pages)) as u64
     }
 
+    /// Returns the prefixes of a line, which may be none.
+    pub(crate) fn prefixes_of_line(&self, page: u64, line: u64) -> Range<u64> {
+        let (number, lines) = (page * self.lines + line, u128::from(self.pages * self.lines));
+        let [first, end] =
+            [number, number + 1].map(|line| (u128::from(line) << self.prefix_bits).div_ceil(lines) as u64);
+        first..end
+    }
+
     /// Returns what turns places into prefixes.
     pub(crate) fn prefixes(&self) -> Prefixes {
         let codes = self.codes();

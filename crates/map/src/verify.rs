@@ -6,7 +6,7 @@ use std::io;
 
 use crate::error::MapError;
 use crate::index::{Covered, MapIndex};
-use crate::list::{ListIds, checked_list, encode_ids};
+use crate::list::{ListIds, TailCursor, checked_list, encode_ids};
 use crate::page::{ListPlace, Page, PageTrailer, State};
 use crate::shape::{Place, Prefixes};
 
@@ -22,6 +22,8 @@ pub struct MapVerification {
     pub unknown_pages: u64,
     /// Sound pages whose entries are in the tail.
     pub outgrown_pages: u64,
+    /// Lines of sound pages that had too many entries: every covered file may have their keys.
+    pub overflowed_lines: u64,
     /// Lists of sound pages.
     pub lists: u64,
     /// Entries of sound pages.
@@ -46,10 +48,10 @@ impl MapIndex {
     ) -> io::Result<MapVerification> {
         let mut found = MapVerification::default();
         let mut counts = vec![0; self.shape.files as usize];
-        let prefixes = self.shape.prefixes();
+        let (prefixes, mut tail) = (self.shape.prefixes(), TailCursor::new(self.tail_bytes));
         for page in 0..self.pages() {
             let mut pages = Pages { index: self, read: &mut read, counts: &mut counts, prefixes: &prefixes, page };
-            match pages.verify(&mut found)? {
+            match pages.verify(&mut found, &mut tail)? {
                 Ok(()) => {}
                 Err(error) => {
                     found.damaged_pages += 1;
@@ -57,7 +59,7 @@ impl MapIndex {
                 }
             }
         }
-        let is_complete = found.damaged_pages == 0 && found.unknown_pages == 0;
+        let is_complete = [found.damaged_pages, found.unknown_pages, found.overflowed_lines] == [0; 3];
         if let Covered::Writes(_) = self.covered
             && (found.entries > self.entries() || (is_complete && found.entries < self.entries()))
         {
@@ -65,7 +67,7 @@ impl MapIndex {
             problem(MapError::Field { field, expected, got: self.entries() });
         }
         for (covered, got) in self.files().iter().zip(counts) {
-            // The entries of damaged and unknown pages are missing.
+            // The entries of damaged and unknown pages and overflowed lines are missing.
             if got > covered.entries || (is_complete && got < covered.entries) {
                 let (fingerprint, expected) = (covered.file.fingerprint(), covered.entries);
                 problem(MapError::Entries { fingerprint, expected, got });
@@ -91,7 +93,7 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
     }
 
     /// Verifies the page, and adds it to `found` if it is sound.
-    fn verify(&mut self, found: &mut MapVerification) -> io::Result<Result<(), MapError>> {
+    fn verify(&mut self, found: &mut MapVerification, tail: &mut TailCursor) -> io::Result<Result<(), MapError>> {
         let bytes = (self.read)(self.index.page_range(self.page))?;
         let trailer = match self.index.check(&bytes, self.page) {
             Ok(trailer) => trailer,
@@ -102,40 +104,45 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
                 found.unknown_pages += 1;
                 return Ok(Ok(()));
             }
-            State::Whole => self.verify_entries(&bytes, trailer)?,
-            State::Outgrown => self.verify_outgrown(&bytes)?,
+            State::Whole => self.verify_entries(&bytes, trailer, tail)?,
+            State::Outgrown => self.verify_outgrown(&bytes, tail)?,
         };
-        Ok(entries.map(|(entries, lists)| {
+        Ok(entries.map(|[entries, lists, overflowed_lines]| {
             found.sound_pages += 1;
             found.outgrown_pages += u64::from(trailer.state == State::Outgrown);
+            found.overflowed_lines += overflowed_lines;
             found.lists += lists;
             found.entries += entries;
         }))
     }
 
-    fn verify_outgrown(&mut self, stub: &[u8]) -> io::Result<Result<(u64, u64), MapError>> {
+    fn verify_outgrown(&mut self, stub: &[u8], tail: &mut TailCursor) -> io::Result<Result<[u64; 3], MapError>> {
         let elsewhere = Page { bytes: stub, shape: &self.index.shape }.elsewhere();
-        let Some(range) = elsewhere.and_then(|(offset, bytes)| self.index.tail_range(offset, bytes)) else {
+        let place = |place @ (offset, bytes)| tail.pass_outgrown(place).zip(self.index.tail_range(offset, bytes));
+        let Some((mut lists, range)) = elsewhere.and_then(place) else {
             return Ok(Err(self.damaged("its entries are not in the tail")));
         };
         let bytes = (self.read)(range)?;
         match self.index.check(&bytes, self.page) {
-            Ok(trailer) if trailer.state == State::Whole => self.verify_entries(&bytes, trailer),
+            Ok(trailer) if trailer.state == State::Whole => self.verify_entries(&bytes, trailer, &mut lists),
             Ok(_) => Ok(Err(self.damaged("its entries are outgrown twice"))),
             Err(error) => Ok(Err(error)),
         }
     }
 
-    /// Verifies the entries of a page whose checksum was compared. Returns their number, and that of the lists.
-    fn verify_entries(&mut self, bytes: &[u8], trailer: PageTrailer) -> io::Result<Result<(u64, u64), MapError>> {
+    /// Verifies the entries of a page whose checksum was compared. Returns the numbers of entries, of lists, and of lines
+    /// that have overflowed.
+    fn verify_entries(
+        &mut self,
+        bytes: &[u8],
+        trailer: PageTrailer,
+        tail: &mut TailCursor,
+    ) -> io::Result<Result<[u64; 3], MapError>> {
         let shape = &self.index.shape;
         let page = Page { bytes, shape };
-        // Forged pages can name the same bytes again and again.
-        if page.list_places().map(|list| u64::from(list.bytes)).sum::<u64>() > self.index.tail_bytes {
-            return Ok(Err(self.damaged("its lists are longer than the tail")));
-        }
-        let (mut next, mut lists, mut entries) = (0, page.list_places(), 0);
-        for line in 0..shape.lines {
+        let (mut next, mut entries) = (0, 0);
+        let mut lists = page.list_places().map(|place| (place, tail.pass(place.offset, place.bytes.into())));
+        for line in (0..shape.lines).filter(|line| !page.has_overflowed(*line)) {
             let (mut wrong, mut before) = (None, None);
             let is_whole = page.for_each_entry(line, |quotient, field| {
                 // The first entry of a line is where the line's rank says.
@@ -155,7 +162,7 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         }
         let is_complete = next == u64::from(trailer.fields) && lists.next().is_none();
         Ok(if is_complete {
-            Ok((entries, trailer.lists.into()))
+            Ok([entries, trailer.lists.into(), page.overflowed_lines()])
         } else {
             Err(self.damaged("it has fields or lists that no line leads to"))
         })
@@ -168,7 +175,7 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         page: Page<'_>,
         (line, quotient, number): (u64, u8, u64),
         before: &mut Option<(u8, u64)>,
-        lists: &mut impl Iterator<Item = ListPlace>,
+        lists: &mut impl Iterator<Item = (ListPlace, bool)>,
     ) -> io::Result<Result<u64, &'static str>> {
         let (radix, files) = (self.index.shape.radix(), u64::from(self.index.shape.files));
         let field = page.field(number);
@@ -188,9 +195,11 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
             return Ok(Ok(1));
         }
         // A key with a list has no other field; one after the list would not ascend.
-        let Some(place) = lists.next().filter(|list| u64::from(list.field) == number && !is_of_key) else {
-            return Ok(Err("a list of it is missing"));
-        };
+        let of_field = lists.next().filter(|(list, _)| u64::from(list.field) == number && !is_of_key);
+        let Some((place, is_next)) = of_field else { return Ok(Err("a list of it is missing")) };
+        if !is_next {
+            return Ok(Err("a list of it is not behind the one before"));
+        }
         Ok(self.verify_list(place)?.ok_or("a list of it is damaged"))
     }
 

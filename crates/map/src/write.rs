@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use sstfilter::internal::{share, sort_hashes};
 use sstfilter::{FileId, HashIdentity, KeyHash};
 
-use crate::encode::{Outside, Packing, PageOutcome, PageWriter};
+use crate::encode::{Outside, Packing, PageWriter};
 use crate::error::MapError;
 use crate::index::{Covered, MapEnd};
 use crate::options::MapOptions;
@@ -30,14 +30,23 @@ pub(crate) trait EntrySource: Sync {
     fn runs(&self) -> usize;
 
     /// Appends all entries with a prefix in this range, and the end of each run, which must ascend. Returns the
-    /// prefixes whose entries are not known.
+    /// prefixes whose entries it does not have.
     fn append(
         &self,
         prefixes: Range<u64>,
         packing: &Packing,
         entries: &mut Vec<KeyHash>,
         ends: &mut Vec<usize>,
-    ) -> io::Result<Vec<Range<u64>>>;
+    ) -> io::Result<Missing>;
+}
+
+/// Prefixes whose entries a source does not have.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    /// They are damaged, or were before.
+    pub(crate) unknown: Vec<Range<u64>>,
+    /// They are in lines that have overflowed.
+    pub(crate) overflowed: Vec<Range<u64>>,
 }
 
 /// What was written. For a slice, bytes, pages and lists are its own; files and entries are those of the map.
@@ -56,6 +65,9 @@ pub struct MapReport {
     pub outgrown_pages: u64,
     /// Pages whose entries are not known, because a page of an input was damaged: every file may have a key of these.
     pub unknown_pages: u64,
+    /// Lines that have too many entries: every file may have a key of these. It is no damage, and comes from keys that
+    /// were chosen, or from a weak hash.
+    pub overflowed_lines: u64,
     /// Keys that 32 or more files have.
     pub lists: u64,
 }
@@ -96,6 +108,7 @@ struct Written {
     bytes: Vec<u8>,
     outside: Vec<Outside>,
     unknown: u64,
+    overflowed: u64,
 }
 
 impl Plan {
@@ -143,8 +156,9 @@ impl Plan {
                 chunk.written = self.encode(source, chunk.pages.clone(), buffers);
             });
             for Chunk { pages: done, written } in chunks {
-                let Written { mut bytes, outside, unknown } = written?;
+                let Written { mut bytes, outside, unknown, overflowed } = written?;
                 report.unknown_pages += unknown;
+                report.overflowed_lines += overflowed;
                 for outside in outside {
                     report.count(&outside);
                     writer.finish(outside, &mut bytes, 0, &mut tail);
@@ -198,13 +212,13 @@ impl Plan {
     }
 
     /// Collects the entries of some pages in ascending order. Returns how they are packed, and the prefixes whose
-    /// entries are not known.
+    /// entries are missing.
     fn collect(
         &self,
         source: &impl EntrySource,
         pages: Range<u64>,
         buffers: &mut Buffers,
-    ) -> io::Result<(Packing, Vec<Range<u64>>)> {
+    ) -> io::Result<(Packing, Missing)> {
         let prefixes = self.shape.first_prefix(pages.start)..self.shape.first_prefix(pages.end);
         let packing = Packing::new(prefixes.start, prefixes.end, self.shape.files).ok_or(MapError::Field {
             field: "files",
@@ -214,18 +228,18 @@ impl Plan {
         let Buffers { entries, ends, spare, .. } = buffers;
         entries.clear();
         ends.clear();
-        let unknown = source.append(prefixes, &packing, entries, ends)?;
+        let missing = source.append(prefixes, &packing, entries, ends)?;
         // The runs of a forged map may be out of order.
         if ends.len() <= MERGED_RUNS && are_ascending(entries, ends) {
             merge_runs(entries, ends, spare);
         } else {
             sort_hashes(entries, 1, u64::MAX);
         }
-        Ok((packing, unknown))
+        Ok((packing, missing))
     }
 
     fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
-        let (packing, unknown) = self.collect(source, pages.clone(), buffers)?;
+        let (packing, missing) = self.collect(source, pages.clone(), buffers)?;
         let mut written = Written::default();
         written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());
         let writer = buffers.writer.get_or_insert_with(|| PageWriter::new(self.shape, self.map.fingerprint()));
@@ -234,17 +248,14 @@ impl Plan {
             let own = self.shape.first_prefix(page)..self.shape.first_prefix(page + 1);
             let (of_page, after) = rest.split_at(rest.partition_point(|&entry| packing.unpack(entry).0 < own.end));
             rest = after;
-            if unknown.iter().any(|lost| lost.start < own.end && own.start < lost.end) {
+            if missing.unknown.iter().any(|lost| lost.start < own.end && own.start < lost.end) {
                 writer.write_unknown(page, &mut written.bytes);
                 written.unknown += 1;
                 continue;
             }
-            let outcome = writer.write(page, of_page, &packing, &mut written.bytes);
-            match outcome {
-                PageOutcome::Whole => {}
-                PageOutcome::Unknown => written.unknown += 1,
-                PageOutcome::Unfinished(outside) => written.outside.push(outside),
-            }
+            let outside = writer.write(page, (of_page, &packing), &missing.overflowed, &mut written.bytes);
+            written.outside.extend(outside);
+            written.overflowed += writer.overflowed_lines();
         }
         Ok(written)
     }

@@ -70,7 +70,7 @@ mod bmi2 {
         fn select_in_word(word: u64, rank: u32) -> u32 {
             // SAFETY: only functions compiled with BMI2 use this type.
             let bit = unsafe { _pdep_u64(1_u64.wrapping_shl(rank), word) };
-            bit.trailing_zeros() & 63
+            bit.trailing_zeros().min(63)
         }
     }
 }
@@ -89,8 +89,8 @@ mod tests {
         }
         for case in 0..20_000_u64 {
             let words = [0, 1, 2, 3].map(|word| mix64(case << 2 | word) & mix64((case % 7) << 32 | word));
-            let set: u32 = words.iter().map(|word| word.count_ones()).sum();
-            for rank in 0..set {
+            // A forged line has more runs than run ends.
+            for rank in 0..256 {
                 assert_eq!(select::<Bmi2>(&words, rank), select::<Portable>(&words, rank), "{words:x?}, rank {rank}");
             }
         }

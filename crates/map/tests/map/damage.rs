@@ -141,3 +141,39 @@ fn a_damaged_page_of_an_input_is_unknown_in_the_result() {
         check_all(&map, &model);
     }
 }
+
+// promise: file-maps
+#[test]
+fn damage_to_any_of_very_many_pages_is_damage_to_that_page() {
+    let model = model(8, 20, 3_000, 0);
+    let (bytes, report) = build(&model, options());
+    assert!(report.pages > 130, "{report:?}");
+    let hashes: Vec<KeyHash> = model.values().flatten().map(|&key| hash(key)).collect();
+    let pages = [0, 1, 62, 63, 64, 65, 126, 127, 128, 129].into_iter().chain([report.pages as usize - 1]);
+    for page in pages {
+        let mut damaged = bytes.clone();
+        damaged[page << 10..(page << 10) + 500].fill(0);
+        let map = load(&damaged);
+        assert_eq!(map.problems().count(), 1);
+        for &hash in &hashes {
+            let is_all = matches!(map.candidates(hash), Candidates::All);
+            assert_eq!(is_all, map.index().page_of(hash) == page as u64, "page {page}");
+        }
+    }
+}
+
+// promise: file-maps
+#[test]
+fn a_damaged_list_is_unknown_in_a_merge() {
+    let model = model(3, 60, 40, 1);
+    let (bytes, report) = build(&model, options());
+    assert!(report.lists > 0 && report.outgrown_pages == 0);
+    let end = bytes.len() - MapIndex::end_bytes(&bytes).unwrap() as usize;
+    for at in (report.pages as usize * 1_024..end).step_by(effort::strides(3, 29)) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let (merged, report) = merge(&[&damaged], options());
+        assert!(report.unknown_pages > 0, "byte {at}");
+        check_all(&load(&merged), &model);
+    }
+}

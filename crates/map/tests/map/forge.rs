@@ -245,6 +245,42 @@ pub(crate) fn of_one_list(files: u32, keys: usize) -> Vec<u8> {
     [page, list, covered, end].concat()
 }
 
+/// A map of one file, whose every page names the whole tail: as its list of one id, or as the page that it has outgrown
+/// to, which is none.
+pub(crate) fn same_tail(pages: u64, tail: usize, is_outgrown: bool) -> Vec<u8> {
+    let (map, page_bytes) = (crate::support::map_id().fingerprint().to_le_bytes(), 1 << 10);
+    let mut list = vec![0; tail - 4];
+    list.extend(crc32c::crc32c_append(crc32c::crc32c(&[map, [0; 8]].concat()), &list).to_le_bytes());
+    let mut bytes = Vec::new();
+    for number in 0..pages {
+        let mut page = vec![0; page_bytes];
+        if is_outgrown {
+            page[..36].fill(0xff);
+            page[63] = 0x80;
+            page[72..80].copy_from_slice(&(tail as u64).to_le_bytes());
+            page[page_bytes - 15] = 1;
+        } else {
+            // A run of one entry, which is the mark of a list.
+            (page[0], page[32], page[64]) = (1, 1, 1);
+            page[page_bytes - 44..page_bytes - 40].copy_from_slice(&(tail as u32).to_le_bytes());
+            (page[page_bytes - 32], page[page_bytes - 24]) = (1, 1);
+        }
+        page[page_bytes - 20..page_bytes - 15].copy_from_slice(&number.to_le_bytes()[..5]);
+        page[page_bytes - 12..page_bytes - 4].copy_from_slice(&map);
+        let check = crc32c::crc32c(&page[..page_bytes - 4]).to_le_bytes();
+        page[page_bytes - 4..].copy_from_slice(&check);
+        bytes.extend(page);
+    }
+    let covered = [1, pages].map(u64::to_le_bytes).concat();
+    let mut end = [&1_u32.to_le_bytes()[..], &pages.to_le_bytes(), &(tail as u64).to_le_bytes(), &map].concat();
+    end.extend(sstfilter::KeyHasher::default().identity().seed.to_le_bytes());
+    end.extend([1, crc32c::crc32c(&covered)].map(u32::to_le_bytes).as_flattened());
+    end.extend(&pages.to_le_bytes()[..5]);
+    end.extend([8 + pages.ilog2() as u8, 1, 10, 1 << 4, 0x11, b'S', b'M']);
+    end.extend(crc32c::crc32c(&end).to_le_bytes());
+    [bytes, list, covered, end].concat()
+}
+
 fn number(bytes: &[u8], at: usize, count: usize) -> u64 {
     bytes[at..at + count].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

@@ -3,15 +3,17 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer,
+    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, PartAnswer,
 };
 
 use crate::effort;
-use crate::forge::{Forged, Random};
-use crate::support::{build, candidates_by_reads, file, hash, map_id, mix, model};
+use crate::forge::{Forged, Random, same_tail};
+use crate::support::{build, candidates_by_reads, file, hash, load_slice, map_id, mix, model};
 
 fn options(bits: u8) -> MapOptions {
     MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -199,9 +201,11 @@ pub(crate) fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
     let mut batch = vec![Vec::new(); hashes.len()];
     map.candidates_each(hashes, |position, found| batch[position] = of(found));
     assert!(single == batch);
-    for &hash in hashes {
-        let (found, _) = candidates_by_reads(index, bytes, hash);
-        check(&found.unwrap_or_default());
+    let is_sound = map.problems().next().is_none();
+    for (&hash, single) in hashes.iter().zip(&single) {
+        let found = candidates_by_reads(index, bytes, hash).0.unwrap_or_default();
+        check(&found);
+        assert!(!is_sound || found == *single, "{found:?} by reads, {single:?} in memory");
     }
     3 * hashes.len() as u64
 }
@@ -246,4 +250,132 @@ fn forged_maps_cause_no_panic_no_endless_loop_and_no_unbounded_output() {
         }
     }
     assert!(loaded > cases / 2, "{loaded} of {cases} maps were loaded, {answers} answers");
+}
+
+/// Forged pages that all name the same bytes of the tail cost no more than one that does.
+#[test]
+fn pages_that_name_the_same_bytes_are_refused_before_these_are_read_again() {
+    for is_outgrown in [false, true] {
+        let (pages, tail) = (256, 1 << 18);
+        let bytes = same_tail(pages, tail, is_outgrown);
+        let map = FileMap::load_any(&bytes[..]).unwrap();
+        let first = u64::from(!is_outgrown);
+        assert_eq!(map.problems().count() as u64, pages - first);
+        let counted = AtomicU64::new(0);
+        let read_of = |bytes: &'static [u8], counted: &'static AtomicU64| {
+            move |range: core::ops::Range<u64>| {
+                counted.fetch_add(range.end - range.start, Ordering::Relaxed);
+                Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]))
+            }
+        };
+        let (bytes, counted): (&[u8], &AtomicU64) = (bytes.leak(), Box::leak(Box::new(counted)));
+        let check = |what| {
+            let read = counted.swap(0, Ordering::Relaxed);
+            assert!(read <= 3 * bytes.len() as u64, "{what} reads {read} of {} bytes", bytes.len());
+        };
+        let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+        let verified = index.verify(read_of(bytes, counted), |_| {}).unwrap();
+        assert!(verified.damaged_pages >= pages - first);
+        check("a verification");
+        for threads in [1, 2] {
+            let mut merge =
+                MapMerge::new(MapOptions::with_prefix_bits(index.prefix_bits()).unwrap().with_threads(threads));
+            merge.add(index.clone(), read_of(bytes, counted)).unwrap();
+            assert!(merge.finish(map_id(), &mut Vec::new()).unwrap().unknown_pages > 0);
+            check("a merge");
+        }
+        // The same pages as the only slice of the map.
+        let footer = [&0_u32.to_le_bytes()[..], &1_u32.to_le_bytes(), &[0, 1], b"SL"].concat();
+        let covered = [&bytes[bytes.len() - 60..bytes.len() - 4], &footer[..]].concat();
+        let slice: &[u8] = [bytes, &footer, &crc32c::crc32c(&covered).to_le_bytes()].concat().leak();
+        let mut join = MapJoin::new();
+        join.add(load_slice(slice).unwrap(), read_of(slice, counted)).unwrap();
+        assert_eq!(join.finish(&mut Vec::new()).unwrap().unknown_pages, pages - first);
+        check("a join");
+    }
+}
+
+/// Forged lines and states: all instruction sets, and lookups in memory and by reads, must find the same.
+#[test]
+fn lines_and_states_that_disagree_have_the_same_answers_everywhere() {
+    let sound = build(&model(2, 20, 50, 0), options(20)).0;
+    let hashes: Vec<KeyHash> = (0..4_000).map(|key| hash(mix(key))).chain((0..20).map(prefix)).collect();
+    let with = |change: &dyn Fn(&mut Forged)| {
+        let mut forged = Forged::new(sound.clone());
+        change(&mut forged);
+        forged.seal();
+        forged.bytes
+    };
+    let state = |state: u64| with(&|forged| forged.set(forged.trailer(0) + 17, 1, state));
+    let line = |occupied: u8, mark: u64| {
+        with(&|forged| {
+            forged.bytes[..32].fill(occupied);
+            forged.set(32, 4, mark);
+            forged.set(60, 4, 1 << 31);
+        })
+    };
+    let refused = [
+        state(1),
+        state(2),
+        line(0xff, u64::from(u32::MAX)),
+        line(0xff, u64::from(u32::MAX - 1)),
+        line(0x7f, u64::from(u32::MAX - 2)),
+    ];
+    let overflowed = line(0xff, u64::from(u32::MAX - 2));
+    // One run end for many runs, and none, in all lines.
+    let few_run_ends = [0, 1, 0x80].map(|ends| {
+        with(&|forged| {
+            let (lines, page_bytes) = (forged.elsewhere(0) / 64, forged.trailer(0) + 32);
+            for line in (0..forged.pages()).flat_map(|page| (0..lines).map(move |line| page * page_bytes + 64 * line)) {
+                forged.bytes[line..line + 32].fill(0xff);
+                forged.bytes[line + 32..line + 60].fill(0);
+                forged.bytes[line + 40] = ends;
+            }
+        })
+    });
+    let before = simd::selected();
+    for (number, bytes) in refused.iter().chain([&overflowed]).chain(&few_run_ends).enumerate() {
+        let map = FileMap::load_any(bytes).unwrap();
+        assert_eq!(map.problems().count(), usize::from(number < refused.len()), "{number}");
+        let mut found = Vec::new();
+        for set in InstructionSet::available() {
+            simd::select(set).unwrap();
+            let by_reads: Vec<_> = hashes.iter().map(|&hash| candidates_by_reads(map.index(), bytes, hash).0).collect();
+            let in_memory: Vec<_> = hashes.iter().map(|&hash| known(map.candidates(hash))).collect();
+            assert!(by_reads == in_memory, "{number}");
+            found.push(in_memory);
+        }
+        assert!(found.iter().all(|of_set| *of_set == found[0]), "{number}");
+        let of_first_page = |hash: &&KeyHash| map.index().page_of(**hash) == 0;
+        if number < refused.len() {
+            assert!(hashes.iter().filter(of_first_page).all(|&hash| known(map.candidates(hash)).is_none()), "{number}");
+        }
+    }
+    simd::select(before).unwrap();
+}
+
+fn known(found: Candidates<'_>) -> Option<Vec<usize>> {
+    match found {
+        Candidates::Only(ids) => Some(ids.map(LocalId::index).collect()),
+        Candidates::All => None,
+    }
+}
+
+#[test]
+fn the_mark_of_a_list_without_one_is_all_files() {
+    let mut forged = Forged::new(build(&model(3, 60, 40, 1), options(24)).0);
+    for page in 0..forged.pages() {
+        forged.set(forged.trailer(page) + 8, 4, 0);
+    }
+    forged.seal();
+    let map = FileMap::load_any(&forged.bytes).unwrap();
+    assert_eq!(map.problems().next(), None);
+    let mut marks = 0;
+    for key in model(3, 60, 40, 1).values().flatten().map(|&key| hash(key)) {
+        let found = known(map.candidates(key));
+        assert!(found.as_ref().is_none_or(|files| !files.is_empty()));
+        marks += u64::from(found.is_none());
+        assert_eq!(candidates_by_reads(map.index(), &forged.bytes, key).0, found);
+    }
+    assert!(marks > 0);
 }

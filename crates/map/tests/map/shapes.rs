@@ -4,10 +4,12 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
-use sstfilter_map::{Candidates, FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer};
+use sstfilter_map::{
+    Candidates, FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer, Slice, WriteId, Writes,
+};
 
 use crate::effort;
-use crate::support::{add, file, hash, map_id, merge, mix};
+use crate::support::{add, file, hash, join, map_id, merge, mix};
 
 /// A map of files of `keys` keys, of which the first `hot` are in all of them.
 fn map_of(files: Range<u64>, keys: u64, hot: u64, options: MapOptions) -> (Vec<u8>, MapReport) {
@@ -125,16 +127,145 @@ fn a_line_may_have_65_536_entries() {
         let mut bytes = Vec::new();
         let report = builder.finish(map_id(), &mut bytes).unwrap();
         assert_eq!(
-            (report.entries, report.outgrown_pages, report.unknown_pages),
-            (65_534 + more, expected.0, expected.1)
+            (report.entries, report.outgrown_pages, report.overflowed_lines, report.unknown_pages),
+            (65_534 + more, expected.0, expected.1, 0)
         );
         let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
         for number in 0..31 {
             let id = map.index().local_id(file(number)).unwrap();
             let mut some = (0..keys(number)).step_by(97).chain([keys(number) - 1]);
             assert!(some.all(|key| map.candidates(side_by_side(key)).may_contain(id)), "{more}");
-            assert_eq!(map.candidates(side_by_side(9_999)).may_contain(id), report.unknown_pages > 0);
+            assert_eq!(map.candidates(side_by_side(9_999)).may_contain(id), report.overflowed_lines > 0);
         }
+    }
+}
+
+/// A map of the files, or flushes, with these numbers. Those below 2 have keys side by side, too many for one line
+/// together; all have 2,000 keys of their own.
+fn builder_with_chosen_keys(numbers: Range<u64>, are_writes: bool) -> MapBuilder {
+    let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 12).unwrap();
+    let mut builder = MapBuilder::new(&Filters::default(), options);
+    for number in numbers {
+        let chosen = if number < 2 { 40_000 } else { 0 };
+        let own = (0..2_000).map(|key| hash(number << 20 | key));
+        let hashes = (0..chosen).map(side_by_side).chain(own).collect();
+        if are_writes {
+            builder.add_writes(Writes::of(WriteId::new(1, number + 1).unwrap()), hashes);
+        } else {
+            builder.add_file(file(number), hashes);
+        }
+    }
+    builder
+}
+
+fn side_by_side(key: u64) -> KeyHash {
+    KeyHash::from_well_mixed(key << 24)
+}
+
+fn finish(builder: MapBuilder) -> (Vec<u8>, MapReport) {
+    let mut bytes = Vec::new();
+    let report = builder.finish(map_id(), &mut bytes).unwrap();
+    (bytes, report)
+}
+
+/// Checks that the map is sound, has all keys of the files with these numbers, and knows nothing of chosen keys.
+fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
+    let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
+    assert!(map.problems().next().is_none() && !map.has_unknown_pages());
+    let read = |range: Range<u64>| Ok(std::borrow::Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
+    let found = map.index().verify(read, |problem| panic!("{problem}")).unwrap();
+    assert!((0..40_000).step_by(97).all(|key| matches!(map.candidates(side_by_side(key)), Candidates::All)));
+    let ids: Vec<_> = numbers.map(|number| (number, map.index().local_id(file(number)))).collect();
+    for (number, id) in
+        ids.iter().enumerate().map(|(id, (number, of_file))| (*number, of_file.map_or(id, |of| of.index())))
+    {
+        let has = |found: Candidates<'_>| match found {
+            Candidates::Only(mut ids) => ids.any(|own| own.index() == id),
+            Candidates::All => true,
+        };
+        assert!((0..2_000).all(|key| has(map.candidates(hash(number << 20 | key)))), "{number}");
+    }
+    found.overflowed_lines
+}
+
+#[test]
+fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges_slices_and_joins() {
+    for are_writes in [false, true] {
+        let builder = |numbers| builder_with_chosen_keys(numbers, are_writes);
+        let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 12).unwrap();
+        let (whole, report) = finish(builder(0..4));
+        assert_eq!((report.overflowed_lines, report.unknown_pages), (1, 0), "{report:?}");
+        assert_eq!(check_overflowed(&whole, 0..4), 1);
+        // One file's chosen keys fit into a line. Those of two do not, whether they come from keys or from maps.
+        let parts = [0..1, 1..2, 2..4].map(|numbers| finish(builder(numbers)));
+        assert_eq!(parts.each_ref().map(|(_, report)| report.overflowed_lines), [0; 3]);
+        assert!(merge(&[&parts[2].0, &parts[0].0, &parts[1].0], options) == (whole.clone(), report));
+        assert!(merge(&[&whole], options) == (whole.clone(), report));
+        let slices: Vec<_> = (0..3)
+            .map(|number| {
+                let mut bytes = Vec::new();
+                builder(0..4).finish_slice(map_id(), Slice::new(number, 3).unwrap(), &mut bytes).unwrap();
+                bytes
+            })
+            .collect();
+        assert!(join(&slices).unwrap() == (whole.clone(), report));
+        // Merges with other shapes know no more of the line, and lose no other one but its neighbours.
+        let mut merged = whole.clone();
+        for more in 4..12 {
+            let other = finish(builder(more..more + 1)).0;
+            merged = merge(&[&merged, &other], options).0;
+            assert!((1..=2 * (more - 2)).contains(&check_overflowed(&merged, 0..more + 1)));
+        }
+        // A damaged page of an input is unknown in the result all the same.
+        let mut damaged = whole.clone();
+        damaged[0] ^= 1;
+        assert!(merge(&[&damaged], options).1.unknown_pages > 0);
+    }
+}
+
+#[test]
+fn a_line_that_has_overflowed_stays_so_without_the_files_of_its_keys() {
+    let (whole, _) = finish(builder_with_chosen_keys(0..4, false));
+    let mut merging = MapMerge::new(MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 10).unwrap());
+    add(&mut merging, &whole, |id| id == file(2) || id == file(3));
+    let mut bytes = Vec::new();
+    let report = merging.finish(map_id(), &mut bytes).unwrap();
+    assert_eq!((report.files, report.unknown_pages), (2, 0));
+    assert_eq!(check_overflowed(&bytes, 2..4), report.overflowed_lines);
+}
+
+#[test]
+fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
+    let options = MapOptions::with_prefix_bits(48).unwrap().with_page_bytes(1 << 20).unwrap();
+    let entries = 6_000_000;
+    // All in the first of some twenty pages.
+    let chosen = |key: u64| KeyHash::from_well_mixed(key * ((1 << 48) / 40 / entries) << 16);
+    let mut builder = MapBuilder::new(&Filters::default(), options);
+    builder.add_file(file(1), (0..entries).map(chosen).chain((0..100).map(|key| hash(key | 1 << 63))).collect());
+    let (bytes, report) = finish(builder);
+    assert_eq!((report.outgrown_pages, report.unknown_pages), (0, 0), "{report:?}");
+    assert!(report.overflowed_lines > 1_000 && report.pages > 10, "{report:?}");
+    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    assert!((0..entries).step_by(997).all(|key| matches!(map.candidates(chosen(key)), Candidates::All)));
+    let id = map.index().local_id(file(1)).unwrap();
+    assert!((0..100).all(|key| map.candidates(hash(key | 1 << 63)).may_contain(id)));
+}
+
+#[test]
+fn a_line_of_as_many_entries_as_it_has_run_ends_loses_none() {
+    // In one line, each with a quotient of its own.
+    let side_by_side = |key: u64| KeyHash::from_well_mixed(key << 55);
+    for count in 220..=230 {
+        let mut builder = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(40).unwrap());
+        builder.add_file(file(1), (0..count).map(side_by_side).collect());
+        let (bytes, _) = finish(builder);
+        let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+        let id = map.index().local_id(file(1)).unwrap();
+        for key in 0..count {
+            assert!(map.candidates(side_by_side(key)).may_contain(id), "{key} of {count}");
+            assert!(!map.candidates(KeyHash::from_well_mixed(key << 55 | 1 << 54)).may_contain(id), "{key} of {count}");
+        }
+        assert!(merge(&[&bytes], MapOptions::with_prefix_bits(40).unwrap()).0 == bytes, "{count}");
     }
 }
 
