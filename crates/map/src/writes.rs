@@ -26,7 +26,7 @@ const COUNTER_BITS: u32 = 40;
 /// assert_eq!(WriteId::from_stored(lost.get()), lost);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WriteId(u64);
+pub struct WriteId(pub(crate) u64);
 
 impl WriteId {
     /// The least number.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FilterBlock, LookupOutcome, Probe};
-use sstfilter_map::Writes;
+use sstfilter_map::{FileWrites, Writes};
 use sstfilter_range::{KeyRange, RangeFilter};
 
 use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
@@ -30,8 +30,8 @@ pub struct FileFilters {
     pub(super) state: Arc<FileState>,
     /// One more than its number in the budget's registry; `None` for a file without filters.
     slot: Option<NonZeroU64>,
-    /// The writes of its own entries. Behind a pointer, because few engines state them.
-    writes: Option<Box<Writes>>,
+    /// The writes of its entries. Behind a pointer, because few engines state them.
+    writes: Option<Box<FileWrites>>,
 }
 
 impl FileFilters {
@@ -53,32 +53,30 @@ impl FileFilters {
         file
     }
 
-    /// States the writes of the file's own entries, from the least number to the greatest: of values, tombstones, merge
-    /// operands and all versions of a key. Store them with the file in the manifest. A view with maps of writes skips
-    /// the file if none of these writes wrote the key.
+    /// States which flushes wrote the file's entries. A view with maps of writes skips the file if none of them wrote
+    /// the key.
     ///
-    /// Compute them from the entries that are written to the file. The union of what a compaction's inputs state is
-    /// safe and useless: after a few compactions, each file states all writes. But include all of an input's writes for
-    /// an entry that no longer has its number, because a compaction to the last level set it to zero.
-    ///
-    /// If an entry of the file is not among these writes, lookups lose its key. Files with range tombstones are never
-    /// excluded, nor are those that were opened [without a description](super::FilterStore::open_unfiltered).
+    /// The value comes from a constructor of [`FileWrites`] that is named for the file's origin, from
+    /// [`OutputWrites`](sstfilter_map::OutputWrites) for the output of a compaction, or, when the store is opened, from
+    /// the manifest. Files with range tombstones are never excluded, nor are those that were opened [without a
+    /// description](super::FilterStore::open_unfiltered).
     #[must_use]
-    pub fn with_writes(mut self, writes: Writes) -> Self {
+    pub fn with_writes(mut self, writes: FileWrites) -> Self {
         self.writes = Some(Box::new(writes));
         self
     }
 
-    /// Returns the writes of the file's own entries, if they were stated.
+    /// Returns which flushes wrote the file's entries; [`FileWrites::UNKNOWN`] if that was not stated.
     #[must_use]
-    pub fn writes(&self) -> Option<Writes> {
-        self.writes.as_deref().copied()
+    pub fn writes(&self) -> FileWrites {
+        self.writes.as_deref().copied().unwrap_or(FileWrites::UNKNOWN)
     }
 
     /// Returns the writes for which maps may exclude the file: none if it has range tombstones, which delete keys that
     /// no map has, or no description, which would tell.
     pub(super) fn writes_in_maps(&self) -> Option<Writes> {
-        self.writes().filter(|_| self.state.id_in_maps().is_some())
+        let writes = self.writes.as_deref()?.writes();
+        Some(writes).filter(|writes| *writes != Writes::ALL && self.state.id_in_maps().is_some())
     }
 
     /// Returns the description that the file was opened with.

@@ -21,8 +21,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that they cover
     /// has left.
     ///
-    /// Either all are maps of files, or all are maps of writes. Maps of writes exclude files that
-    /// [state their writes](FileFilters::with_writes), at all levels. The view drops them if a file is added whose
+    /// If files [state their writes](FileFilters::with_writes), maps of files are not used beside maps of writes;
+    /// otherwise, maps of writes are not used beside maps of files. [`maps`](Self::maps) then lacks them, and the
+    /// manifest can drop them. Maps of writes exclude files that
+    /// state their writes, at all levels. The view drops them if a file is added whose
     /// smallest or largest key is not among its writes, and [counts](Self::map_stats) that. A map of writes is for the
     /// view in which it was written, and later ones: an older view may have entries that are in no map by then.
     ///
@@ -32,15 +34,15 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// # Errors
     ///
-    /// A map was built with another hash than the store's, lacks a key that the description of a covered file names,
-    /// has more entries of a file than the description counts keys, or is one of writes among maps of files.
+    /// A map was built with another hash than the store's, lacks a key that the description of a covered file names, or
+    /// has more entries of a file than the description counts keys.
     pub fn with_maps(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
-        let is_of_writes = |map: &Arc<FileMap<Bytes>>| !map.index().writes().is_empty();
-        if maps.iter().any(is_of_writes) {
-            let all = maps.iter().all(is_of_writes);
-            return if all { self.with_maps_of_writes(maps) } else { Err(MapError::MixedCoverage) };
+        let (of_files, of_writes): (Vec<_>, Vec<_>) =
+            maps.iter().cloned().partition(|map| map.index().writes().is_empty());
+        if !of_writes.is_empty() && (of_files.is_empty() || self.states_writes()) {
+            return self.with_maps_of_writes(&of_writes);
         }
-        let mapped = Mapped::new(maps, &self.levels, &self.config, self.false_reads())?;
+        let mapped = Mapped::new(&of_files, &self.levels, &self.config, self.false_reads())?;
         Ok(Self { mapped: mapped.map(Arc::new), writes: None, ..self.clone() })
     }
 
@@ -112,7 +114,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
     /// Takes time for each file of the view: call it once per edit.
     ///
-    /// If files [state their writes](FileFilters::with_writes), it is about maps of writes, and
+    /// It is about maps of writes if the view has such maps, or if it has none, files [state their
+    /// writes](FileFilters::with_writes), and [flushes have joined](Self::with_flushed). Then
     /// [`write_map_for`](Self::write_map_for) does what is due.
     #[must_use]
     pub fn needs_map(&self, policy: &MapPolicy) -> Option<MapReason> {

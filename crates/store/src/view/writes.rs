@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{BlockError, FileId, KeyHash};
-use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes};
+use sstfilter_map::{
+    FileMap, FileWrites, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes,
+};
 
 use super::maps::is_damaged;
 use super::{FilterView, MapPolicy, MapReason, OVERLAPPING};
@@ -32,6 +34,17 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     #[must_use]
     pub const fn flushed(&self) -> Option<WriteId> {
         self.flushed
+    }
+
+    /// Returns what the map of a flush covers: the writes that its file states, and the numbers before them that no flush
+    /// has, because a crash has lost them or an epoch began. Call it on the view that the file joins: those of all
+    /// flushes before have [joined](Self::with_flushed) it. The map may be [published](Self::with_maps) before the file
+    /// joins, with it, later, or never.
+    #[must_use]
+    pub fn flush_covers(&self, file: FileWrites) -> Writes {
+        // Before the first flush, other files may have any lower number.
+        let is_first = self.flushed.is_none() && self.levels().next().is_some();
+        if is_first { file.writes() } else { file.writes().after(self.flushed) }
     }
 
     /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that
@@ -122,7 +135,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns whether maps of writes are used, or will be.
     pub(super) fn has_writes(&self) -> bool {
-        self.writes.is_some() || self.mapped.is_none() && self.all_files().any(|(_, file)| file.writes().is_some())
+        self.writes.is_some() || self.mapped.is_none() && self.flushed.is_some() && self.states_writes()
+    }
+
+    /// Returns whether a file states which flushes wrote its entries.
+    pub(super) fn states_writes(&self) -> bool {
+        self.all_files().any(|(_, file)| file.writes() != FileWrites::UNKNOWN)
     }
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
@@ -138,7 +156,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if uncovered > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(uncovered));
         }
-        let entries = self.maps_below_floor().map(|map| map.index().entries()).sum();
+        let entries = self.maps_below_floor().map(|map| map.index().entries()).fold(0, u64::saturating_add);
         let keys = self.keys_below_floor();
         if self.flushed.is_some() && keys.is_some_and(|keys| entries as f64 > policy.garbage * keys as f64) {
             return Some(MapReason::Garbage(entries));
@@ -171,8 +189,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the first write of the files above the last level. Only files of the last level have older entries.
     fn floor(&self) -> WriteId {
         let last = self.levels().last().filter(|level| *level != OVERLAPPING);
-        let above = self.all_files().filter(|(level, file)| Some(*level) != last || file.writes().is_none());
-        let first = above.map(|(_, file)| file.writes().map_or(WriteId::MIN, Writes::first)).min();
+        let above = self.all_files().filter(|(level, _)| Some(*level) != last);
+        let first = above.map(|(_, file)| file.writes().writes().first()).min();
         // Writes that are still to come are above all files.
         first.into_iter().chain(self.flushed.map(WriteId::next)).min().unwrap_or(WriteId::MIN)
     }
@@ -186,10 +204,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns how many keys the files with writes below the floor have; `None` if that is not known.
     fn keys_below_floor(&self) -> Option<u64> {
         let floor = self.floor();
-        let files = self.all_files().filter(|(_, file)| file.writes().is_some_and(|writes| writes.first() < floor));
+        let files = self.all_files().filter(|(_, file)| file.writes().writes().first() < floor);
         // Only a file without filters has no known number of keys.
         let keys = |(_, file): (_, &FileFilters)| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
-        files.map(keys).sum()
+        files.map(keys).try_fold(0, |sum: u64, keys| Some(sum.saturating_add(keys?)))
     }
 
     /// Builds a map of the writes of `hull` that have joined, from the keys of the files that have any of them: one
@@ -211,7 +229,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let above = hull.and_then(|hull| hull.within(floor, flushed));
         let mut of_parts: Vec<_> = below.into_iter().chain(above).map(|part| (part, Vec::new())).collect();
         for file in self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files) {
-            let writes = (**file).as_ref().writes().unwrap_or(Writes::ALL);
+            let writes = (**file).as_ref().writes().writes();
             let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();
             if !own.is_empty() {
                 let hashes = hashes(file)?;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FileId, KeyHash};
-use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions, WriteId, Writes};
-use sstfilter_store::{FileFilters, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
+use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapError, MapOptions, OutputWrites, WriteId, Writes};
+use sstfilter_store::{FileFilters, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
 
 use crate::common::effort;
 use crate::engine::AddNewest;
@@ -26,19 +26,19 @@ impl AsRef<FileFilters> for Table {
     }
 }
 
-/// How tables state their writes.
+/// Which numbers compactions know.
 #[derive(Clone, Copy, PartialEq)]
-enum Stated {
-    /// Those of their own entries.
-    Own,
-    /// What all inputs of the compaction stated.
-    Inherited,
+enum Numbers {
+    /// Those that entries carry.
+    Carried,
+    /// None, so that outputs state all that their inputs stated.
+    Unknown,
 }
 
 /// A store of ratio 10, with four files at level 0. A compaction takes one file in turn.
 struct Lsm {
     store: FilterStore,
-    stated: Stated,
+    numbers: Numbers,
     file_keys: usize,
     view: FilterView<Table>,
     memtable: BTreeMap<u32, Option<u32>>,
@@ -48,6 +48,8 @@ struct Lsm {
     flushes: u64,
     random: u64,
     policy: MapPolicy,
+    /// The flush after which a file is ingested, and the numbers that its entries carry are below this one.
+    ingestion: Option<(u64, u32)>,
     /// Whether one flush in ten writes no map, and one map in ten is damaged.
     is_unlucky: bool,
     /// Entries that flushes wrote, that were added to leaf maps, that compactions wrote, and that merges wrote.
@@ -64,11 +66,11 @@ fn options() -> MapOptions {
 }
 
 impl Lsm {
-    fn new(store: FilterStore, stated: Stated, file_keys: usize) -> Self {
+    fn new(store: FilterStore, numbers: Numbers, file_keys: usize) -> Self {
         Self {
             view: FilterView::new(&store),
             store,
-            stated,
+            numbers,
             file_keys,
             memtable: BTreeMap::new(),
             taken: [0; 8],
@@ -76,6 +78,7 @@ impl Lsm {
             flushes: 0,
             random: 1,
             policy: MapPolicy::default(),
+            ingestion: None,
             is_unlucky: false,
             flushed: 0,
             added: 0,
@@ -95,7 +98,7 @@ impl Lsm {
         keys.map(|key| self.store.filters().hash(&key.to_be_bytes())).collect()
     }
 
-    fn table(&self, entries: Vec<Entry>, writes: Writes) -> Arc<Table> {
+    fn table(&self, entries: Vec<Entry>, writes: FileWrites) -> Arc<Table> {
         let mut builder = self.store.builder(FileId::random());
         entries.iter().for_each(|(key, ..)| builder.add_key(&key.to_be_bytes()));
         let (bytes, metadata) = builder.finish().seal();
@@ -139,22 +142,39 @@ impl Lsm {
             if self.random(2) == 0 {
                 // Even its map is in the manifest.
                 let keys: Vec<_> = self.memtable.keys().map(|key| key ^ 1).chain([0, u32::MAX]).collect();
-                self.view =
-                    self.with_map(self.leaf(Writes::of(number).after(self.view.flushed()), keys.into_iter()), &[]);
+                let covered = self.view.flush_covers(FileWrites::of_flush(Writes::of(number)));
+                self.view = self.with_map(self.leaf(covered, keys.into_iter()), &[]);
             }
             self.epoch += 1;
             number = WriteId::new(self.epoch, self.flushes).unwrap();
         }
         let memtable = core::mem::take(&mut self.memtable);
         let entries: Vec<_> = memtable.iter().map(|(&key, &value)| (key, Some(number), value)).collect();
-        let leaf = self.leaf(Writes::of(number).after(self.view.flushed()), memtable.keys().copied());
+        self.join(entries, FileWrites::of_flush(Writes::of(number)));
+    }
+
+    /// Adds the file of a flush or of an ingestion, and its map.
+    fn join(&mut self, entries: Vec<Entry>, writes: FileWrites) {
+        let leaf = self.leaf(self.view.flush_covers(writes), entries.iter().map(|entry| entry.0));
         self.flushed += entries.len() as u64;
         self.added += leaf.index().entries();
-        let edit = ViewEdit::new().add_newest(0, self.table(entries, Writes::of(number)));
-        self.view = self.view.edited(edit).unwrap().with_flushed(number);
+        let edit = ViewEdit::new().add_newest(0, self.table(entries, writes));
+        self.view = self.view.edited(edit).unwrap().with_flushed(writes.writes().last());
         if !self.is_unlucky || self.random(10) > 0 {
             self.view = self.with_map(leaf, &[]);
         }
+    }
+
+    /// Ingests a file with one in ten of the written keys, whose entries carry numbers that another store gave them.
+    fn ingest(&mut self, model: &mut BTreeMap<u32, Option<u32>>, end: u32) {
+        let mut entries = Vec::new();
+        for (&key, value) in model.iter_mut().step_by(10) {
+            *value = Some(key);
+            self.memtable.remove(&key);
+            entries.push((key, WriteId::new(1, u64::from(self.random(end))), *value));
+        }
+        self.flushes += 1;
+        self.join(entries, FileWrites::of_ingestion(WriteId::new(self.epoch, self.flushes).unwrap()));
     }
 
     fn files(&self, level: u32) -> Vec<Arc<Table>> {
@@ -183,19 +203,17 @@ impl Lsm {
             file.entries.iter().for_each(|entry| _ = merged.entry(entry.0).or_insert((entry, file)));
         }
         let is_last = (level + 2..8).all(|level| self.view.files(level).count() == 0);
-        let inputs = taken.iter().chain(&below).filter_map(|file| file.filters.writes());
-        let inherited = inputs.reduce(Writes::including).unwrap();
         let kept: Vec<_> = merged.into_values().filter(|(entry, _)| !is_last || entry.2.is_some()).collect();
         let mut edit = taken.iter().fold(ViewEdit::new(), |edit, file| edit.remove(level, file));
         edit = below.iter().fold(edit, |edit, file| edit.remove(level + 1, file));
         for part in kept.chunks(self.file_keys) {
-            // An entry that has lost its number may be of any write of its file.
-            let of_entry = |(entry, file): &(&Entry, &Arc<Table>)| entry.1.map(Writes::of).or(file.filters.writes());
-            let own = part.iter().filter_map(of_entry).reduce(Writes::including).unwrap();
+            let mut writes = OutputWrites::default();
+            for (entry, file) in part {
+                writes.add(file.filters.writes(), entry.1.filter(|_| self.numbers == Numbers::Carried));
+            }
             let number = |number: Option<WriteId>| number.filter(|_| !is_last);
             let entries = part.iter().map(|(entry, _)| (entry.0, number(entry.1), entry.2)).collect();
-            let writes = if self.stated == Stated::Own { own } else { inherited };
-            edit = edit.add(level + 1, self.table(entries, writes));
+            edit = edit.add(level + 1, self.table(entries, writes.finish()));
         }
         self.compacted += kept.len() as u64;
         self.compactions += 1;
@@ -288,6 +306,9 @@ fn run(mut lsm: Lsm, keys: u32, flushes: u64, lookups: u64) -> Run {
             lsm.put(key, put);
             model.insert(key, put);
         }
+        if let Some((_, end)) = lsm.ingestion.filter(|(after, _)| *after == lsm.flushes) {
+            lsm.ingest(&mut model, end);
+        }
         for _ in 0..lookups {
             let key = lsm.random(keys * 2);
             let (found, searched) = lsm.get(key);
@@ -337,7 +358,7 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
         (_, false) => (1_000, 1_000),
         (_, true) => (4_000, 1_000),
     };
-    let run = run(Lsm::new(without_filters(), Stated::Own, 100), 30_000, flushes, lookups);
+    let run = run(Lsm::new(without_filters(), Numbers::Carried, 100), 30_000, flushes, lookups);
     println!("{run:?}");
     assert!(run.compactions >= flushes && run.lookups >= flushes * lookups, "{run:?}");
     assert!((run.added - 1.0).abs() < 1e-9, "{run:?}");
@@ -348,24 +369,36 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
 }
 
 #[test]
-fn inherited_writes_lose_no_key_and_exclude_hardly_a_file() {
-    let run = |stated| run(Lsm::new(without_filters(), stated, 50), 10_000, 300, few_lookups());
-    let (own, inherited) = (run(Stated::Own), run(Stated::Inherited));
-    println!("{own:?}\n{inherited:?}");
-    assert!(own.files_per_present_key <= 1.1, "{own:?}");
-    assert!(inherited.files_per_present_key >= 1.5, "{inherited:?}");
+fn entries_without_numbers_lose_no_key_and_exclude_hardly_a_file() {
+    let run = |numbers| run(Lsm::new(without_filters(), numbers, 50), 10_000, 300, few_lookups());
+    let (carried, unknown) = (run(Numbers::Carried), run(Numbers::Unknown));
+    println!("{carried:?}\n{unknown:?}");
+    assert!(carried.files_per_present_key <= 1.1, "{carried:?}");
+    assert!(unknown.files_per_present_key >= 1.5, "{unknown:?}");
+}
+
+// promise: file-maps
+#[test]
+fn an_ingested_file_loses_no_key_and_spoils_no_level() {
+    for end in [1, 100, u32::MAX] {
+        let mut lsm = Lsm::new(without_filters(), Numbers::Carried, 100);
+        lsm.ingestion = Some((60, end));
+        let found = run(lsm, 30_000, if effort::is_long() { 4_000 } else { 300 }, few_lookups());
+        println!("numbers below {end}: {found:?}");
+        assert!(found.files_per_present_key <= 1.5, "{found:?}");
+    }
 }
 
 #[test]
 fn filters_judge_what_maps_do_not_exclude() {
-    let run = run(Lsm::new(FilterStore::default(), Stated::Inherited, 50), 10_000, 200, few_lookups());
+    let run = run(Lsm::new(FilterStore::default(), Numbers::Unknown, 50), 10_000, 200, few_lookups());
     assert!(run.files_per_present_key <= 1.1, "{run:?}");
 }
 
 // promise: file-maps
 #[test]
 fn maps_that_are_missing_damaged_or_written_anew_lose_no_key() {
-    let [mut missing, mut stale] = [(); 2].map(|()| Lsm::new(without_filters(), Stated::Own, 50));
+    let [mut missing, mut stale] = [(); 2].map(|()| Lsm::new(without_filters(), Numbers::Carried, 50));
     missing.is_unlucky = true;
     missing.policy = MapPolicy::default().with_max_uncovered_files(5);
     let found = run(missing, 3_000, 300, few_lookups());
@@ -387,7 +420,7 @@ fn writes(first: u64, last: u64) -> Writes {
 fn view_of(lsm: &Lsm, files: &[(u32, &[u32], Option<Writes>)]) -> FilterView<Table> {
     let add = |edit: ViewEdit<Table>, (level, keys, own): &(u32, &[u32], Option<Writes>)| {
         let entries = keys.iter().map(|key| (*key, None, Some(0))).collect();
-        let mut table = lsm.table(entries, own.unwrap_or(Writes::ALL));
+        let mut table = lsm.table(entries, FileWrites::of_flush(own.unwrap_or(Writes::ALL)));
         if own.is_none() {
             let filters = lsm.store.open_unfiltered(..);
             table = Arc::new(Table { entries: table.entries.clone(), filters });
@@ -406,15 +439,15 @@ fn found(view: &FilterView<Table>, key: u32) -> usize {
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let policy = MapPolicy::default().with_max_uncovered_files(0);
     // One file states all writes, also those to come.
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 2, 9], Some(writes(1, 1))), (1, &[1, 3, 9], Some(Writes::ALL))];
     let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
     let (map, mut bytes) = (FileId::random(), Vec::new());
-    // Nothing is known of which flushes have joined.
+    // Which flushes have joined is not known, so a map of files is due, and one of writes impossible.
     let view = view_of(&lsm, &files);
-    assert_eq!(view.needs_map(&policy), None);
+    assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(2)));
     assert!(view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).is_err());
     let view = view.with_flushed(id(1)).with_flushed(id(0));
     assert_eq!((view.flushed(), view.needs_map(&policy)), (Some(id(1)), Some(MapReason::UncoveredFiles(1))));
@@ -422,7 +455,8 @@ fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
     let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
     assert_eq!((found(&view, 2), found(&view, 3), found(&view, 4)), (2, 2, 1));
     // A flush with the smallest and the largest key, whose map is not there yet.
-    let flushed = lsm.table([1, 4, 9].map(|key| (key, None, Some(0))).to_vec(), writes(2, 2));
+    let entries = [1, 4, 9].map(|key| (key, None, Some(0))).to_vec();
+    let flushed = lsm.table(entries, FileWrites::of_flush(writes(2, 2)));
     let view = view.edited(ViewEdit::new().add_newest(0, flushed)).unwrap().with_flushed(id(2));
     assert_eq!((found(&view, 4), view.map_stats().dropped), (2, 0));
     assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(1)), "a file of all writes does not count");
@@ -431,7 +465,7 @@ fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
 // promise: file-maps
 #[test]
 fn only_damaged_and_unknown_maps_are_written_anew() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 2], Some(writes(2, 2))), (0, &[1, 3], Some(writes(1, 1)))];
     let view = view_of(&lsm, &files).with_flushed(id(2));
     let sound = lsm.leaf(writes(1, 1), [1, 3].into_iter());
@@ -466,7 +500,7 @@ fn only_damaged_and_unknown_maps_are_written_anew() {
 // promise: file-maps
 #[test]
 fn a_map_that_takes_the_place_of_another_must_have_the_known_keys_of_all_files() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]).with_flushed(id(1));
     let [own, other] = [[1, 2], [1, 3]].map(|keys| lsm.leaf(writes(0, 1), keys.into_iter()));
     let view = view.with_maps(std::slice::from_ref(&own)).unwrap();
@@ -478,12 +512,12 @@ fn a_map_that_takes_the_place_of_another_must_have_the_known_keys_of_all_files()
 // promise: file-maps
 #[test]
 fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let mut builder = lsm.store.builder(FileId::random());
     builder.add_key(&5_u32.to_be_bytes());
     builder.add_range_tombstone(&1_u32.to_be_bytes(), &9_u32.to_be_bytes());
     let (bytes, metadata) = builder.finish().seal();
-    let filters = lsm.store.open(metadata, bytes).with_writes(writes(2, 2));
+    let filters = lsm.store.open(metadata, bytes).with_writes(FileWrites::of_flush(writes(2, 2)));
     let deleting = Arc::new(Table { entries: vec![(5, None, Some(0))], filters });
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 9], Some(writes(1, 1))), (1, &[1, 9], None)];
     let view = view_of(&lsm, &files).edited(ViewEdit::new().add_newest(0, deleting)).unwrap();
@@ -492,7 +526,7 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     assert_eq!([found(&view, 3), found(&view, 5), found(&view, 10)], [2, 3, 1]);
     assert_eq!(view.candidates_of_each(&[&bytes[0]]).next_files().len(), 1);
     // Nor is one without a description, which may have any range tombstones.
-    let filters = lsm.store.open_unfiltered(..).with_writes(writes(1, 1));
+    let filters = lsm.store.open_unfiltered(..).with_writes(FileWrites::of_flush(writes(1, 1)));
     let unknown = Arc::new(Table { entries: Vec::new(), filters });
     assert_eq!(found(&view.edited(ViewEdit::new().add(2, unknown)).unwrap(), 3), 3);
 }
@@ -500,7 +534,7 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writes() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let files: [(u32, &[u32], _); 2] = [(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], None)];
     let view = view_of(&lsm, &files).with_flushed(id(6));
     let (map, mut bytes) = (FileId::random(), Vec::new());
@@ -515,7 +549,7 @@ fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writ
 
 #[test]
 fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let view = view_of(&lsm, &[(0, &[1, 2, 3], Some(writes(1, 1)))]).with_flushed(id(1));
     let write = |keys: &'static [u32]| {
         let (map, mut bytes) = (FileId::random(), Vec::new());
@@ -529,7 +563,7 @@ fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
 
 #[test]
 fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     // The map of a lost flush, whose number another one has got: nothing but the engine can prevent it.
     let lost = lsm.leaf(writes(0, 3), [1, 2].into_iter());
     let files: [(u32, &[u32], _); 1] = [(0, &[1, 2, 7], Some(writes(3, 3)))];
@@ -543,14 +577,18 @@ fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
 
 #[test]
 fn a_view_has_maps_of_files_or_of_writes() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]);
     let (map, mut bytes) = (FileId::random(), Vec::new());
     let hashes = |file: &Arc<Table>| Ok(Some(lsm.hashes(file.entries.iter().map(|entry| entry.0))));
     view.write_map(options(), map, &mut bytes, hashes).unwrap();
     let (of_files, of_writes) = (lsm.load(map, bytes), lsm.leaf(writes(1, 1), [1, 2].into_iter()));
-    let refused = view.with_maps(&[of_files.clone(), of_writes.clone()]).unwrap_err();
-    assert_eq!(refused, MapError::MixedCoverage);
+    // Of both, those of the kind that serves the files: here of writes, which these files state.
+    let both = [of_files.clone(), of_writes.clone()];
+    let is_of_writes = |view: FilterView<Table>| view.maps().map(|map| !map.index().writes().is_empty()).collect();
+    let used: [Vec<_>; 2] =
+        [&view, &view_of(&lsm, &[(0, &[1, 2], None)])].map(|view| is_of_writes(view.with_maps(&both).unwrap()));
+    assert_eq!(used, [vec![true], vec![false]]);
     let view = view.with_maps(&[of_writes]).unwrap();
     assert_eq!((view.uncovered_files().count(), view.needs_map(&MapPolicy::default())), (0, None));
     assert!(view.write_map(options(), map, &mut Vec::new(), hashes).is_err());
@@ -561,9 +599,95 @@ fn a_view_has_maps_of_files_or_of_writes() {
     assert_eq!((view.maps().count(), view.uncovered_files().count()), (0, 1));
 }
 
+// promise: file-maps
+#[test]
+fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let view = view_of(&lsm, &[(0, &[1, 9], Some(writes(1, 1)))]).with_flushed(id(1));
+    // Its map came first, was merged with the older one, and then damaged.
+    let flush = FileWrites::of_flush(writes(2, 2));
+    let mut bytes =
+        lsm.leaf(writes(0, 1).including(view.flush_covers(flush)), [1, 2, 9].into_iter()).as_bytes().to_vec();
+    bytes[50] ^= 1;
+    let damaged = Arc::new(FileMap::load_any(Bytes::from(bytes)).unwrap());
+    let view = view.with_maps(&[damaged]).unwrap();
+    assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
+    view.write_map_for(MapReason::Damaged, options(), map, &mut bytes, hashes).unwrap();
+    // The known keys of the flush's file do not show that its other key is in no map.
+    let flushed = lsm.table([1, 2, 9].map(|key| (key, None, Some(0))).to_vec(), flush);
+    let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    let view = view.edited(ViewEdit::new().add(0, flushed)).unwrap().with_flushed(id(2));
+    assert_eq!((found(&view, 2), view.map_stats().dropped), (1, 0));
+}
+
+#[test]
+fn the_map_of_a_flush_covers_the_numbers_before_it_only_if_no_file_has_them() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let flush = FileWrites::of_flush(writes(5, 6));
+    let empty = FilterView::<Table>::new(&lsm.store);
+    assert_eq!(empty.flush_covers(flush), Writes::new(WriteId::MIN, id(6)).unwrap());
+    let view = view_of(&lsm, &[(0, &[1, 9], None)]);
+    assert_eq!(view.flush_covers(flush), writes(5, 6));
+    assert_eq!(view.with_flushed(id(2)).flush_covers(flush), writes(3, 6));
+    assert_eq!(view.with_flushed(id(8)).flush_covers(flush), writes(5, 6));
+}
+
+#[test]
+fn files_of_level_0_alone_keep_their_writes_apart() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let keys: Vec<_> = (1..=8).map(|key| [key, key + 100]).collect();
+    let files: Vec<(u32, &[u32], _)> =
+        (1..).zip(&keys).map(|(number, keys)| (0, &keys[..], Some(writes(number, number)))).collect();
+    let maps: Vec<_> =
+        (1..).zip(&keys).map(|(number, keys)| lsm.leaf(writes(number, number), keys.iter().copied())).collect();
+    let view = view_of(&lsm, &files).with_flushed(id(8)).with_maps(&maps).unwrap();
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    view.write_map_for(MapReason::Tier(8), options(), map, &mut bytes, |_| unreachable!()).unwrap();
+    let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    assert_eq!([found(&view, 8), found(&view, 50)], [1, 0]);
+}
+
+#[test]
+fn keys_of_files_that_do_not_state_their_writes_are_no_garbage() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let files: [(u32, &[u32], _); 2] = [(1, &[1, 2], Some(writes(1, 1))), (1, &[3, 4, 5, 6, 7, 8], None)];
+    let mut view = view_of(&lsm, &files).with_flushed(id(1));
+    let policy = MapPolicy::default().with_max_uncovered_files(0);
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let reason = view.needs_map(&policy).unwrap();
+    let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
+    view.write_map_for(reason, options(), map, &mut bytes, hashes).unwrap();
+    view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    assert_eq!(view.needs_map(&policy), None);
+}
+
+#[test]
+fn forged_numbers_of_keys_do_not_overflow() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let forged = |key: u32| {
+        let mut builder = lsm.store.builder(FileId::random());
+        builder.add_key(&key.to_be_bytes());
+        let (bytes, metadata) = builder.finish().seal();
+        let mut forged = metadata.encode();
+        forged[32..40].fill(0xff);
+        let end = forged.len() - 4;
+        let checksum = crc32c::crc32c(&forged[..end]).to_le_bytes();
+        forged[end..].copy_from_slice(&checksum);
+        let metadata = FilterMetadata::decode(&forged).unwrap();
+        assert_eq!(metadata.keys_added(), u64::MAX);
+        let filters = lsm.store.open(metadata, bytes).with_writes(FileWrites::of_flush(writes(1, 1)));
+        Arc::new(Table { entries: vec![(key, None, Some(0))], filters })
+    };
+    let edit = ViewEdit::new().add(1, forged(1)).add(1, forged(2));
+    let view = FilterView::new(&lsm.store).edited(edit).unwrap().with_flushed(id(1));
+    assert_eq!(view.needs_map(&MapPolicy::default()), None);
+}
+
 #[test]
 fn lookups_count_what_maps_of_writes_did() {
-    let lsm = Lsm::new(without_filters(), Stated::Own, 10);
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let files: [(u32, &[u32], _); 3] =
         [(0, &[1, 9], Some(writes(3, 3))), (1, &[1, 9], Some(writes(2, 2))), (2, &[1, 5, 9], Some(writes(1, 1)))];
     let leaf = |number, keys: &[u32]| lsm.leaf(writes(number, number), keys.iter().copied());
