@@ -110,8 +110,8 @@ impl Writes {
 
     /// Returns what the map of a flush of these writes covers: also the numbers after `previous`, which belong to no
     /// flush. `previous` is the last number of the flush that joins the store before this one, whether it has joined by
-    /// now or not. In a store that had files before it had maps of writes, it is the last number given until then, of
-    /// whatever kind. `None` is for the first flush of an empty store, and covers all smaller numbers.
+    /// now or not. `None` is for the first flush of an empty store, and covers all smaller numbers. The views of
+    /// `sstfilter-store` compute it (`FilterView::flush_covers`).
     ///
     /// Only the map covers these numbers; the file states its own.
     ///

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BufMut, Bytes};
 use sstfilter::{FalsePositiveRate, FileId, KeyHash};
-use sstfilter_map::{FileMap, MapBuilder, MapOptions, WriteId, Writes};
+use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapOptions, OutputWrites, WriteId, Writes};
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterMetadata, FilterStore, FilterView, MapPolicy, ViewEdit};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
 
@@ -76,8 +76,7 @@ impl OpenTable {
         directory.join(format!("{:016x}.sst", id.fingerprint()))
     }
 
-    /// Opens a table whose entries were all written by flushes in `writes`.
-    fn open(directory: &Path, description: FilterMetadata, writes: Writes) -> Fallible<Arc<Self>> {
+    fn open(directory: &Path, description: FilterMetadata, writes: FileWrites) -> Fallible<Arc<Self>> {
         let id = description.file_id();
         let table = Table::open(Self::path(directory, id), &options())?;
         let filters = table.store().open_to_be_read(description).with_writes(writes);
@@ -90,8 +89,8 @@ impl OpenTable {
     }
 
     /// All entries, with the writes that the table states.
-    fn entries(&self) -> impl Iterator<Item = Result<(Entry, Writes), TableError>> {
-        let stated = self.filters.writes().unwrap_or(Writes::ALL);
+    fn entries(&self) -> impl Iterator<Item = Result<(Entry, FileWrites), TableError>> {
+        let stated = self.filters.writes();
         let entry = move |entry: sstfilter_table::Entry| ((entry.key, entry.value.unwrap_or_default()), stated);
         self.table.iter().map(move |found| found.map(entry))
     }
@@ -115,7 +114,7 @@ impl NewTable {
         self.table.add(key, value)
     }
 
-    fn finish(self, directory: &Path, writes: Writes) -> Fallible<Arc<OpenTable>> {
+    fn finish(self, directory: &Path, writes: FileWrites) -> Fallible<Arc<OpenTable>> {
         let (_, description) = self.description.finish().seal();
         fs::write(OpenTable::path(directory, description.file_id()), self.table.finish()?.0)?;
         OpenTable::open(directory, description, writes)
@@ -189,10 +188,8 @@ impl Engine {
                 ["epoch", last] => epoch = last.parse::<u32>()? + 1,
                 ["flushed", last] => flushed = Some(WriteId::from_stored(last.parse()?)),
                 ["map", id] => ids.push(id),
-                ["table", id, level, first, last, description] => {
-                    let [first, last] = [first, last].map(|write| write.parse().map(WriteId::from_stored));
-                    let writes = Writes::new(first?, last?).ok_or("the writes of a table descend")?;
-                    tables.insert(id, (level.parse()?, writes, description));
+                ["table", id, level, writes, description] => {
+                    tables.insert(id, (level.parse()?, FileWrites::decode(&unhex(writes)?)?, description));
                 }
                 ["remove", id] => {
                     tables.remove(id);
@@ -253,24 +250,42 @@ impl Engine {
     }
 
     fn flush(&mut self) -> Fallible<()> {
-        self.flushes += 1;
-        let number = WriteId::new(self.epoch, self.flushes).ok_or("too many flushes")?;
+        let number = self.next_number()?;
         let memtable = std::mem::take(&mut self.memtable);
         let entry = |(key, value): (u64, Option<u64>)| (key_of(key), stored(number, value));
         let entries: Vec<Entry> = memtable.into_iter().map(entry).collect();
+        self.join(&entries, FileWrites::of_flush(Writes::of(number)))
+    }
+
+    /// Adds a table from elsewhere, whose entries are newer than all others. They keep what they carry, which may be
+    /// numbers of another store.
+    fn ingest(&mut self, entries: &[Entry]) -> Fallible<()> {
+        if !self.memtable.is_empty() {
+            self.flush()?;
+        }
+        let number = self.next_number()?;
+        self.join(entries, FileWrites::of_ingestion(number))
+    }
+
+    fn next_number(&mut self) -> Fallible<WriteId> {
+        self.flushes += 1;
+        Ok(WriteId::new(self.epoch, self.flushes).ok_or("too many flushes")?)
+    }
+
+    /// Writes the table of a flush or an ingestion, and its map.
+    fn join(&mut self, entries: &[Entry], writes: FileWrites) -> Fallible<()> {
         self.flushed_entries += entries.len() as u64;
         let mut builder = NewTable::new(&self.store)?;
         entries.iter().try_for_each(|entry| builder.add(entry))?;
-        let table = builder.finish(&self.directory, Writes::of(number))?;
+        let table = builder.finish(&self.directory, writes)?;
         let begin = processor_time();
         // The map of the flush, before the table is in the view.
-        let covered = Writes::of(number).after(self.view.flushed());
         let (map, mut bytes) = (FileId::random(), Vec::new());
         let mut builder = MapBuilder::new(self.store.filters(), self.options);
-        builder.add_writes(covered, self.hashes(entries.iter().map(|(key, _)| &key[..])));
+        builder.add_writes(self.view.flush_covers(writes), self.hashes(entries.iter().map(|(key, _)| &key[..])));
         builder.finish(map, &mut bytes)?;
         self.maps.time += processor_time().saturating_sub(begin);
-        self.apply(&[], &[(0, table)], Some(number))?;
+        self.apply(&[], &[(0, table)], Some(writes.writes().last()))?;
         self.publish_map(map, bytes, &[])?;
         self.merge_maps()
     }
@@ -328,10 +343,10 @@ impl Engine {
         let edit = new.iter().fold(edit, |edit, (level, table)| add(edit, *level, table.clone()));
         let view = self.view.edited(edit)?;
         let gone = old.iter().map(|(_, table)| format!("remove {}\n", table.id.fingerprint()));
-        let added = new.iter().filter_map(|(level, table)| {
-            let (id, writes) = (table.id.fingerprint(), table.filters.writes()?);
+        let added = new.iter().map(|(level, table)| {
+            let (id, writes) = (table.id.fingerprint(), hex(&table.filters.writes().encode()));
             let description = hex(&table.filters.metadata().encode());
-            Some(format!("table {id} {level} {} {} {description}\n", writes.first().get(), writes.last().get()))
+            format!("table {id} {level} {writes} {description}\n")
         });
         // With the table of the flush, so that no crash comes between.
         let last = flushed.iter().map(|last| format!("flushed {}\n", last.get()));
@@ -381,31 +396,30 @@ impl Engine {
         let sources = newer.iter().map(std::slice::from_ref).chain([run]);
         let mut sources: Vec<_> =
             sources.map(|tables| tables.iter().flat_map(|table| table.entries()).peekable()).collect();
-        let (mut new, mut open) = (Vec::new(), None::<(NewTable, Writes)>);
+        let (mut new, mut open) = (Vec::new(), None::<(NewTable, OutputWrites)>);
         while let Some((mut entry, stated)) = next_of(&mut sources)? {
             if is_last && is_tombstone(&entry.1) {
                 continue; // It has nothing left to hide.
             }
-            // A table states the writes of its own entries, not all that its sources state. But an entry that has lost
-            // its number may be of any of them.
-            let own = flush_of(&entry.1).map_or(stated, Writes::of);
+            let number = flush_of(&entry.1);
             if is_last {
                 // As engines do, because zeros take fewer bytes once they are compressed.
                 entry.1 = [&[0; 8], &entry.1[8..]].concat().into();
             }
-            let (mut builder, writes) = match open.take() {
-                Some((builder, writes)) => (builder, writes.including(own)),
-                None => (NewTable::new(&self.store)?, own),
+            let (mut builder, mut writes) = match open.take() {
+                Some(open) => open,
+                None => (NewTable::new(&self.store)?, OutputWrites::default()),
             };
             builder.add(&entry)?;
+            writes.add(stated, number);
             if builder.table.entries() == TABLE_ENTRIES as u64 {
-                new.push(builder.finish(&self.directory, writes)?);
+                new.push(builder.finish(&self.directory, writes.finish())?);
             } else {
                 open = Some((builder, writes));
             }
         }
         if let Some((builder, writes)) = open {
-            new.push(builder.finish(&self.directory, writes)?);
+            new.push(builder.finish(&self.directory, writes.finish())?);
         }
         Ok(new)
     }
@@ -430,8 +444,8 @@ impl Engine {
 
 /// Returns the next entry of sorted sources, the newest first, and skips older ones with its key.
 fn next_of(
-    sources: &mut [Peekable<impl Iterator<Item = Result<(Entry, Writes), TableError>>>],
-) -> Result<Option<(Entry, Writes)>, TableError> {
+    sources: &mut [Peekable<impl Iterator<Item = Result<(Entry, FileWrites), TableError>>>],
+) -> Result<Option<(Entry, FileWrites)>, TableError> {
     let mut newest: Option<(usize, Bytes)> = None;
     for (number, source) in sources.iter_mut().enumerate() {
         let key = match source.peek() {
@@ -505,13 +519,24 @@ fn main() -> Fallible<()> {
     println!("tables searched per absent key: {absent:.3}, without maps {absent_without:.2}");
     println!("{} maps, {:?}", engine.view.maps().count(), engine.view.map_stats());
 
+    // Every tenth key, from another store of the same number of flushes, which has numbered them in the same way.
+    let flushes = engine.flushes;
+    let foreign = |key: &u64| stored(WriteId::from_stored(1 << 40 | (KeyHash::mix(*key).get() % flushes + 1)), Some(*key));
+    let keys: Vec<u64> = model.keys().copied().step_by(10).take(TABLE_ENTRIES).collect();
+    engine.ingest(&keys.iter().map(|key| (key_of(*key), foreign(key))).collect::<Vec<_>>())?;
+    model.extend(keys.iter().map(|key| (*key, Some(*key))));
+    check(&engine, &engine.view, &model)?;
+
     // A restart. There is no log, so the memtable is carried over. The new epoch numbers flushes that follow.
     engine = Engine { memtable: engine.memtable, ..Engine::open(directory.path(), entries)? };
     assert_eq!(engine.view.uncovered_files().count(), 0);
-    for key in 0..10 * TABLE_ENTRIES as u64 {
-        engine.put_or_delete(key * 2, Some(key))?;
-        model.insert(key * 2, Some(key));
+    for number in 0..entries {
+        // Between the keys that were ingested, and small ones.
+        let key = if number % 2 == 0 { number } else { keys[random(&mut state) as usize % keys.len()] ^ 2 };
+        engine.put_or_delete(key, Some(number))?;
+        model.insert(key, Some(number));
     }
-    check(&engine, &engine.view, &model)?;
+    let [present, absent] = check(&engine, &engine.view, &model)?;
+    println!("after an ingestion and a restart: {present:.3} tables per present key, {absent:.3} per absent key");
     Ok(())
 }

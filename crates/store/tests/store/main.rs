@@ -11,6 +11,7 @@
 //! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
 //! - `maps`: views with file maps.
 //! - `writes`: a levelled store with maps of writes.
+//! - `writes_model`: random stores with maps of writes, compared with a map of keys.
 //! - `levels`: a plan of bits by level, measured on its filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -41,3 +42,4 @@ mod rates;
 mod traps;
 mod trust;
 mod writes;
+mod writes_model;

@@ -1,0 +1,364 @@
+//! Random stores with maps of writes, compared with a map of keys. Flushes, ingested and restored files, files of
+//! before, compactions of any shape, damaged and rebuilt maps, and restarts: no key is lost, whatever numbers entries
+//! carry.
+//!
+//! A failure prints the seed of its world and the step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::FileId;
+use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapOptions, OutputWrites, WriteId, Writes};
+use sstfilter_store::{FileFilters, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, ViewEdit};
+
+use crate::common::effort;
+use crate::common::random::Random;
+
+/// A key, the number that the entry carries, and a value or a tombstone.
+type Entry = (u32, Option<WriteId>, Option<u32>);
+type Map = Arc<FileMap<Bytes>>;
+
+const KEYS: usize = 64;
+const LEVELS: u32 = 4;
+
+struct File {
+    entries: Vec<Entry>,
+    metadata: FilterMetadata,
+    filters: FileFilters,
+}
+
+impl AsRef<FileFilters> for File {
+    fn as_ref(&self) -> &FileFilters {
+        &self.filters
+    }
+}
+
+impl File {
+    fn new(store: &FilterStore, entries: Vec<Entry>, writes: FileWrites) -> Arc<Self> {
+        let mut builder = store.builder(FileId::random());
+        entries.iter().for_each(|(key, ..)| builder.add_key(&key.to_be_bytes()));
+        Self::open(store, entries, builder.finish().seal().1, writes)
+    }
+
+    fn open(store: &FilterStore, entries: Vec<Entry>, metadata: FilterMetadata, writes: FileWrites) -> Arc<Self> {
+        let filters = store.open_to_be_read(metadata.clone()).with_writes(writes);
+        Arc::new(Self { entries, metadata, filters })
+    }
+
+    fn ends(&self) -> (u32, u32) {
+        (self.entries[0].0, self.entries.last().unwrap().0)
+    }
+}
+
+struct World {
+    random: Random,
+    store: FilterStore,
+    view: FilterView<File>,
+    model: BTreeMap<u32, Option<u32>>,
+    /// The last number given.
+    last: (u32, u64),
+    values: u32,
+    /// Maps that are published later.
+    late: Vec<Map>,
+    /// The entries of files that have left.
+    gone: Vec<Vec<Entry>>,
+}
+
+fn options() -> MapOptions {
+    MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
+impl World {
+    /// A store with a few files that it had before it had maps.
+    fn new(seed: u64) -> Self {
+        let store = FilterStore::default().without_filters();
+        let mut world = Self {
+            random: Random::new(seed),
+            view: FilterView::new(&store),
+            store,
+            model: BTreeMap::new(),
+            last: (0, 20),
+            values: 0,
+            late: Vec::new(),
+            gone: Vec::new(),
+        };
+        let last = world.id(0);
+        for _ in 0..world.random.below(4) {
+            let is_unknown = world.random.one_in(4);
+            let writes = if is_unknown { FileWrites::UNKNOWN } else { FileWrites::of_earlier_file(last) };
+            let entries = world.foreign_entries();
+            world.add(0, &[], vec![File::new(&world.store, entries, writes)]);
+        }
+        if world.random.one_in(2) {
+            world.view = world.view.with_flushed(last);
+        }
+        world
+    }
+
+    /// The number `ahead` of the last one given, or behind it.
+    fn id(&self, ahead: i64) -> WriteId {
+        WriteId::new(self.last.0, self.last.1.saturating_add_signed(ahead)).unwrap()
+    }
+
+    /// Values and tombstones of a few keys, without numbers.
+    fn entries(&mut self) -> Vec<Entry> {
+        let mut entries = BTreeMap::new();
+        for _ in 0..=self.random.below(10) {
+            self.values += 1;
+            let value = Some(self.values).filter(|_| !self.random.one_in(5));
+            entries.insert(self.random.below(KEYS) as u32, value);
+        }
+        self.model.extend(&entries);
+        entries.into_iter().map(|(key, value)| (key, None, value)).collect()
+    }
+
+    /// Those that another store wrote, with any numbers.
+    fn foreign_entries(&mut self) -> Vec<Entry> {
+        let mut entries = self.entries();
+        for (_, number, _) in &mut entries {
+            let near = self.random.below(60) as i64 - 40;
+            *number = match self.random.below(4) {
+                0 => None,
+                1 => WriteId::new(self.random.below(3) as u32, self.random.below(100) as u64),
+                _ => Some(self.id(near)),
+            };
+        }
+        entries
+    }
+
+    fn map(&mut self, covered: Writes, keys: impl Iterator<Item = u32>) -> Map {
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let mut builder = MapBuilder::new(self.store.filters(), options());
+        builder.add_writes(covered, keys.map(|key| self.store.filters().hash(&key.to_be_bytes())).collect());
+        builder.finish(map, &mut bytes).unwrap();
+        self.load(bytes)
+    }
+
+    /// Loads a map; one in eight is damaged.
+    fn load(&mut self, mut bytes: Vec<u8>) -> Map {
+        bytes[50] ^= u8::from(self.random.one_in(8));
+        Arc::new(FileMap::load_any(Bytes::from(bytes)).unwrap())
+    }
+
+    fn publish(&mut self, new: Option<Map>, replaced: &[FileId]) {
+        let old = self.view.maps().filter(|map| !replaced.contains(&map.index().map_id())).cloned();
+        self.view = self.view.with_maps(&old.chain(new).collect::<Vec<_>>()).unwrap();
+    }
+
+    fn add(&mut self, level: u32, old: &[(u32, Arc<File>)], new: Vec<Arc<File>>) {
+        let edit = old.iter().fold(ViewEdit::new(), |edit, (level, file)| edit.remove(*level, file));
+        let edit = new.into_iter().fold(edit, |edit, file| edit.add(level, file));
+        self.view = self.view.edited(edit).unwrap();
+        self.gone.extend(old.iter().map(|(_, file)| file.entries.clone()));
+    }
+
+    /// Takes one or more new numbers, as the writes of a file.
+    fn new_writes(&mut self) -> Writes {
+        self.last.1 += 1 + self.random.below(3) as u64;
+        let first = self.id(0);
+        self.last.1 += self.random.below(3) as u64;
+        Writes::new(first, self.id(0)).unwrap()
+    }
+
+    fn flush(&mut self) {
+        if self.random.one_in(8) {
+            // A crash loses a flush, but not its map. It is repeated with other keys.
+            let writes = self.new_writes();
+            let covered = self.view.flush_covers(FileWrites::of_flush(writes));
+            let map = self.map(covered, [1, 5].into_iter());
+            self.publish(Some(map), &[]);
+            self.last.0 += 1;
+        }
+        let (mut entries, writes) = (self.entries(), self.new_writes());
+        let counters = writes.first().get()..=writes.last().get();
+        if !self.random.one_in(6) {
+            for (_, number, _) in &mut entries {
+                let numbers: Vec<_> = counters.clone().map(WriteId::from_stored).collect();
+                *number = Some(*self.random.pick(&numbers));
+            }
+        }
+        self.join(entries, FileWrites::of_flush(writes));
+    }
+
+    fn ingest(&mut self) {
+        let entries = if self.random.one_in(2) || self.gone.is_empty() {
+            self.foreign_entries()
+        } else {
+            let restored = self.random.pick(&self.gone).clone();
+            self.model.extend(restored.iter().map(|(key, _, value)| (*key, *value)));
+            restored
+        };
+        let number = self.new_writes().last();
+        self.join(entries, FileWrites::of_ingestion(number));
+    }
+
+    /// Adds the file of a flush or an ingestion. Its map comes before, with it, later, or never.
+    fn join(&mut self, entries: Vec<Entry>, writes: FileWrites) {
+        let covered = self.view.flush_covers(writes);
+        let map = self.map(covered, entries.iter().map(|entry| entry.0));
+        let when = self.random.below(6);
+        if when == 0 {
+            self.publish(Some(map.clone()), &[]);
+        }
+        self.add(0, &[], vec![File::new(&self.store, entries, writes)]);
+        self.view = self.view.with_flushed(writes.writes().last());
+        match when {
+            0 | 1 => {}
+            2 => self.late.push(map),
+            _ => self.publish(Some(map), &[]),
+        }
+    }
+
+    /// Rewrites files of a level, into the next one or into the same, with other ends.
+    fn compact(&mut self) {
+        let level = self.random.below(LEVELS as usize) as u32;
+        let mut taken: Vec<_> = self.view.files(level).cloned().collect();
+        let Some(most) = taken.len().checked_sub(1) else { return };
+        // Of level 0, the oldest ones.
+        let (first, count) = (self.random.below(most + 1), self.random.below(most + 1) + 1);
+        taken.drain(..first);
+        if level > 0 {
+            taken.truncate(count);
+        }
+        let target = if level > 0 && (level + 1 == LEVELS || self.random.one_in(3)) { level } else { level + 1 };
+        let least = taken.iter().map(|file| file.ends().0).min().unwrap();
+        let greatest = taken.iter().map(|file| file.ends().1).max().unwrap();
+        let mut inputs: Vec<_> = taken.into_iter().map(|file| (level, file)).collect();
+        if target > level {
+            let overlaps = |file: &&Arc<File>| file.ends().0 <= greatest && least <= file.ends().1;
+            inputs.extend(self.view.files(target).filter(overlaps).map(|file| (target, file.clone())));
+        }
+        let mut merged = BTreeMap::new();
+        for (_, file) in &inputs {
+            file.entries.iter().for_each(|entry| _ = merged.entry(entry.0).or_insert((*entry, file.filters.writes())));
+        }
+        let is_last = (target + 1..LEVELS).all(|level| self.view.files(level).next().is_none());
+        let mut kept: Vec<_> = merged.into_values().filter(|(entry, _)| !is_last || entry.2.is_some()).collect();
+        let (forgets, mut new) = (self.random.below(6), Vec::new());
+        while !kept.is_empty() {
+            let mut writes = OutputWrites::default();
+            let mut entries = Vec::new();
+            for (entry, input) in kept.drain(..kept.len().min(1 + self.random.below(12))) {
+                // Numbers are kept, removed, removed from some entries, or unknown.
+                writes.add(input, entry.1.filter(|_| forgets != 3));
+                let is_kept = match forgets {
+                    0 | 3 => false,
+                    1 => self.random.one_in(2),
+                    _ => true,
+                };
+                entries.push((entry.0, entry.1.filter(|_| is_kept), entry.2));
+            }
+            new.push(File::new(&self.store, entries, writes.finish()));
+        }
+        self.add(target, &inputs, new);
+    }
+
+    /// Merges or rebuilds maps, whether that is due or not. The result may be published after other edits.
+    fn write_map(&mut self) {
+        let due = self.view.needs_map(&MapPolicy::default().with_max_uncovered_files(3).with_fan_in(3));
+        let maps = self.view.maps().count();
+        let reason = due.unwrap_or(match self.random.below(4) {
+            0 => MapReason::Damaged,
+            1 => MapReason::Garbage(1),
+            2 => MapReason::UncoveredFiles(1),
+            _ => MapReason::Tier(1 + self.random.below(maps + 1)),
+        });
+        let hash = |entry: &Entry| self.store.filters().hash(&entry.0.to_be_bytes());
+        let hashes = |file: &File| Ok(file.entries.iter().map(hash).collect());
+        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let written = self.view.write_map_for(reason, options(), map, &mut bytes, hashes);
+        let Ok((_, replaced)) = written else {
+            // A restart may have forgotten which flushes have joined.
+            assert!(due.is_none() || self.view.flushed().is_none(), "{reason:?} is due: {written:?}");
+            return;
+        };
+        if self.random.one_in(4) {
+            self.compact();
+            self.flush();
+        }
+        let map = self.load(bytes);
+        self.publish(Some(map), &replaced);
+    }
+
+    /// Opens the store again, from what a manifest has. Some maps are missing; so may be the last number flushed.
+    fn restart(&mut self) {
+        let mut edit = ViewEdit::new();
+        for level in 0..LEVELS {
+            let files: Vec<_> = self.view.files(level).collect();
+            for file in files.into_iter().rev() {
+                let writes = FileWrites::decode(&file.filters.writes().encode()).unwrap();
+                edit = edit.add(level, File::open(&self.store, file.entries.clone(), file.metadata.clone(), writes));
+            }
+        }
+        let mut view = FilterView::new(&self.store).edited(edit).unwrap();
+        if let Some(last) = self.view.flushed().filter(|_| !self.random.one_in(4)) {
+            view = view.with_flushed(last);
+        }
+        let maps: Vec<_> = self.view.maps().filter(|_| !self.random.one_in(4)).cloned().collect();
+        self.view = view.with_maps(&maps).unwrap();
+        self.late.clear();
+        self.last.0 += 1;
+    }
+
+    fn step(&mut self) {
+        match self.random.below(20) {
+            0..6 => self.flush(),
+            6..8 => self.ingest(),
+            8..14 => self.compact(),
+            14..17 => self.write_map(),
+            17 | 18 => {
+                let late = self.late.pop();
+                self.publish(late, &[]);
+            }
+            _ => self.restart(),
+        }
+    }
+
+    /// Looks up all keys. Returns how many files were searched, and how many have the key within their bounds.
+    fn check(&self) -> [usize; 2] {
+        let mut searched = [0; 2];
+        for key in 0..KEYS as u32 {
+            let bytes = key.to_be_bytes();
+            let (mut candidates, mut found) = (self.view.candidates(&bytes), None);
+            while let Some(file) = candidates.next_file() {
+                searched[0] += 1;
+                if let Ok(place) = file.entries.binary_search_by_key(&key, |entry| entry.0) {
+                    found = file.entries[place].2;
+                    candidates.found();
+                    break;
+                }
+            }
+            assert_eq!(found, self.model.get(&key).copied().flatten(), "key {key}");
+            let files = (0..LEVELS).flat_map(|level| self.view.files(level));
+            searched[1] += files.filter(|file| file.ends().0 <= key && key <= file.ends().1).count();
+        }
+        assert_eq!(self.view.map_stats().dropped, 0);
+        searched
+    }
+}
+
+// promise: file-maps
+#[test]
+fn no_key_of_a_random_store_is_lost_whatever_numbers_its_entries_carry() {
+    let (worlds, steps) = match (effort::is_short(), effort::is_long()) {
+        (true, _) => (20, 60),
+        (_, false) => (200, 100),
+        (_, true) => (effort::of_minutes(20_000, 2_000, 200), 200),
+    };
+    let mut searched = [0; 2];
+    for seed in 0..worlds {
+        let mut world = World::new(seed);
+        for step in 0..steps {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                world.step();
+                world.check()
+            }));
+            let of_step = result.unwrap_or_else(|_| panic!("seed {seed}, step {step}"));
+            searched = core::array::from_fn(|at| searched[at] + of_step[at]);
+        }
+    }
+    println!("files searched, and files by bounds alone: {searched:?}");
+    // Most maps are missing or damaged now and then, so this only shows that maps are used.
+    assert!(searched[0] * 2 < searched[1], "{searched:?}");
+}
