@@ -99,9 +99,9 @@ impl FileWrites {
 
     /// Returns that of one entry of the file, which carries `number`.
     fn of_entry(self, number: Option<WriteId>) -> Self {
-        let Some(carried) = number.map(Writes::of) else { return Self { foreign: None, ..self } };
+        let carried = number.map_or(Writes::ALL, Writes::of);
         let is_own = self.writes.overlaps(carried) && !self.foreign.is_some_and(|foreign| foreign.overlaps(carried));
-        if is_own || self.writes == carried {
+        if number.is_some() && (is_own || self.writes == carried) {
             Self { writes: carried, foreign: None }
         } else {
             Self { foreign: Some(carried), ..self }
@@ -135,8 +135,9 @@ pub struct OutputWrites {
 
 impl OutputWrites {
     /// Adds an entry that is written to the output: value, tombstone, merge operand, each version. `input` is what the
-    /// file states that it is read from, and `number` what it carries there, or `None`. The entry carries the same
-    /// number in the output, or none. An entry that was merged from several is added for each of them.
+    /// file states that it is read from, and `number` what it carries there; `None` if it carries none, or one that is
+    /// not known. The entry carries the same number in the output, or none. An entry that was merged from several is
+    /// added for each of them.
     pub fn add(&mut self, input: FileWrites, number: Option<WriteId>) {
         let entry = input.of_entry(number);
         self.entries = Some(self.entries.map_or(entry, |before| before.including(entry)));
@@ -172,7 +173,7 @@ mod tests {
     fn an_output_states_carried_numbers_only_if_their_input_gave_them() {
         let own = FileWrites::of_flush(writes(10, 20));
         assert_eq!(output(&[(own, Some(12)), (own, Some(14))]), FileWrites::of_flush(writes(12, 14)));
-        assert_eq!(output(&[(own, Some(12)), (own, None)]), own);
+        assert_eq!(output(&[(own, Some(12)), (own, None)]).writes(), own.writes());
         assert_eq!(output(&[(own, Some(9))]).writes(), own.writes());
         assert_eq!(output(&[(FileWrites::of_earlier_file(id(9)), Some(4))]).writes(), writes(4, 4));
         assert_eq!(output(&[(FileWrites::UNKNOWN, Some(4))]).writes(), Writes::ALL);
@@ -192,6 +193,9 @@ mod tests {
             assert_eq!(output(&[(first, Some(number))]).writes(), writes(12, 30));
         }
         assert_eq!(output(&[(first, Some(16)), (first, Some(17))]), FileWrites::of_flush(writes(16, 17)));
+        // Nor is any number after a compaction that did not know them.
+        let unknown = output(&[(ingested, None), (old, Some(12))]);
+        assert_eq!(output(&[(unknown, Some(15))]).writes(), writes(12, 30));
         // In the second output, 15 is foreign still.
         let second = output(&[(first, Some(15)), (FileWrites::of_flush(writes(40, 40)), Some(40))]);
         assert_eq!(output(&[(second, Some(15))]).writes(), writes(12, 40));

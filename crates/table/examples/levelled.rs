@@ -521,7 +521,8 @@ fn main() -> Fallible<()> {
 
     // Every tenth key, from another store of the same number of flushes, which has numbered them in the same way.
     let flushes = engine.flushes;
-    let foreign = |key: &u64| stored(WriteId::from_stored(1 << 40 | (KeyHash::mix(*key).get() % flushes + 1)), Some(*key));
+    let foreign =
+        |key: &u64| stored(WriteId::from_stored(1 << 40 | (KeyHash::mix(*key).get() % flushes + 1)), Some(*key));
     let keys: Vec<u64> = model.keys().copied().step_by(10).take(TABLE_ENTRIES).collect();
     engine.ingest(&keys.iter().map(|key| (key_of(*key), foreign(key))).collect::<Vec<_>>())?;
     model.extend(keys.iter().map(|key| (*key, Some(*key))));
