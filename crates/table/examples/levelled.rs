@@ -531,9 +531,9 @@ fn main() -> Fallible<()> {
     // A restart. There is no log, so the memtable is carried over. The new epoch numbers flushes that follow.
     engine = Engine { memtable: engine.memtable, ..Engine::open(directory.path(), entries)? };
     assert_eq!(engine.view.uncovered_files().count(), 0);
-    for number in 0..entries {
-        // Between the keys that were ingested, and small ones.
-        let key = if number % 2 == 0 { number } else { keys[random(&mut state) as usize % keys.len()] ^ 2 };
+    for (number, ingested) in (0..entries).zip(keys.iter().cycle()) {
+        // Between the keys that were ingested, and before them.
+        let key = if number % 2 == 0 { number } else { ingested ^ 2 };
         engine.put_or_delete(key, Some(number))?;
         model.insert(key, Some(number));
     }

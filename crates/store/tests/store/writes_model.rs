@@ -19,7 +19,7 @@ use crate::common::random::Random;
 type Entry = (u32, Option<WriteId>, Option<u32>);
 type Map = Arc<FileMap<Bytes>>;
 
-const KEYS: usize = 64;
+const KEYS: u32 = 64;
 const LEVELS: u32 = 4;
 
 struct File {
@@ -101,13 +101,17 @@ impl World {
         WriteId::new(self.last.0, self.last.1.saturating_add_signed(ahead)).unwrap()
     }
 
+    fn below(&mut self, end: u32) -> u32 {
+        (0..end).nth(self.random.below(end as usize)).unwrap()
+    }
+
     /// Values and tombstones of a few keys, without numbers.
     fn entries(&mut self) -> Vec<Entry> {
         let mut entries = BTreeMap::new();
         for _ in 0..=self.random.below(10) {
             self.values += 1;
             let value = Some(self.values).filter(|_| !self.random.one_in(5));
-            entries.insert(self.random.below(KEYS) as u32, value);
+            entries.insert(self.below(KEYS), value);
         }
         self.model.extend(&entries);
         entries.into_iter().map(|(key, value)| (key, None, value)).collect()
@@ -117,10 +121,10 @@ impl World {
     fn foreign_entries(&mut self) -> Vec<Entry> {
         let mut entries = self.entries();
         for (_, number, _) in &mut entries {
-            let near = self.random.below(60) as i64 - 40;
+            let near = i64::from(self.below(60)) - 40;
             *number = match self.random.below(4) {
                 0 => None,
-                1 => WriteId::new(self.random.below(3) as u32, self.random.below(100) as u64),
+                1 => WriteId::new(self.below(3), u64::from(self.below(100))),
                 _ => Some(self.id(near)),
             };
         }
@@ -212,7 +216,7 @@ impl World {
 
     /// Rewrites files of a level, into the next one or into the same, with other ends.
     fn compact(&mut self) {
-        let level = self.random.below(LEVELS as usize) as u32;
+        let level = self.below(LEVELS);
         let mut taken: Vec<_> = self.view.files(level).cloned().collect();
         let Some(most) = taken.len().checked_sub(1) else { return };
         // Of level 0, the oldest ones.
@@ -318,7 +322,7 @@ impl World {
     /// Looks up all keys. Returns how many files were searched, and how many have the key within their bounds.
     fn check(&self) -> [usize; 2] {
         let mut searched = [0; 2];
-        for key in 0..KEYS as u32 {
+        for key in 0..KEYS {
             let bytes = key.to_be_bytes();
             let (mut candidates, mut found) = (self.view.candidates(&bytes), None);
             while let Some(file) = candidates.next_file() {
