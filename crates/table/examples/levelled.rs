@@ -155,8 +155,8 @@ thread_local!(static START: Instant = Instant::now());
 
 /// Adds a table. The age of a table at level 0 is the number of its flush, which the manifest has.
 fn add(edit: ViewEdit<OpenTable>, level: u32, table: Arc<OpenTable>) -> ViewEdit<OpenTable> {
-    match table.filters.writes() {
-        Some(flush) if level == 0 => edit.add_to_level_0(flush.last().get(), table),
+    match level {
+        0 => edit.add_to_level_0(table.filters.writes().writes().last().get(), table),
         _ => edit.add(level, table),
     }
 }
