@@ -116,8 +116,8 @@ impl FileWrites {
 
 /// Computes what a file states that a compaction writes: `(add)* finish`.
 ///
-/// A number that an entry carries counts only if the input's own flushes gave it. For any other entry, the output states
-/// all that the input stated.
+/// A number that an entry carries counts only if the input's own flushes gave it. For any other entry, the output
+/// states all that the input stated.
 ///
 /// ```
 /// use sstfilter_map::{FileWrites, OutputWrites, WriteId, Writes};

@@ -36,10 +36,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         self.flushed
     }
 
-    /// Returns what the map of a flush covers: the writes that its file states, and the numbers before them that no flush
-    /// has, because a crash has lost them or an epoch began. Call it on the view that the file joins: those of all
-    /// flushes before have [joined](Self::with_flushed) it. The map may be [published](Self::with_maps) before the file
-    /// joins, with it, later, or never.
+    /// Returns what the map of a flush covers: the writes that its file states, and the numbers before them that no
+    /// flush has, because a crash has lost them or an epoch began. Call it on the view that the file joins, after the
+    /// files of all flushes before have [joined](Self::with_flushed). The map may be [published](Self::with_maps)
+    /// before the file joins, with it, later, or never.
     #[must_use]
     pub fn flush_covers(&self, file: FileWrites) -> Writes {
         // Before the first flush, other files may have any lower number.
