@@ -107,7 +107,8 @@ fn raw_bytes(criterion: &mut Criterion) {
         let block = build(&FixedPolicy::default(), hashes.len(), |builder| builder.add_hashes(&hashes));
         group.throughput(Throughput::Elements(count));
         group.bench_function(BenchmarkId::new("unverified", count), |bencher| {
-            let probe = |&&hash: &&KeyHash| FilterBlock::probe_unverified(black_box(&block), identity, hash) == Ok(true);
+            let probe =
+                |&&hash: &&KeyHash| FilterBlock::probe_unverified(black_box(&block), identity, hash) == Ok(true);
             bencher.iter(|| hashes.iter().filter(probe).count());
         });
         group.bench_function(BenchmarkId::new("verified", count), |bencher| {

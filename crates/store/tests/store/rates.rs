@@ -428,7 +428,9 @@ fn a_level_counts_its_files_whose_bloom_filters_are_overfull() {
         };
         let (sound, overfull) = (open(20_000), open(2_000));
         assert_eq!([&sound, &overfull].map(|file| file.stats().overfull), [0, 1]);
-        let view = FilterView::new(&store).edited(ViewEdit::new().add(0, sound).add(0, overfull.clone())).unwrap();
+        let view = FilterView::new(&store)
+            .edited(ViewEdit::new().add_newest(0, sound).add_newest(0, overfull.clone()))
+            .unwrap();
         assert_eq!((view.level_stats(0).overfull, view.stats().overfull), (1, 1));
         let moved = view.edited(ViewEdit::new().remove(0, &overfull).add(1, overfull.clone())).unwrap();
         assert_eq!([0, 1].map(|level| moved.level_stats(level).overfull), [0, 1]);

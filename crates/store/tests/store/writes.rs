@@ -593,7 +593,7 @@ fn a_view_has_maps_of_files_or_of_writes() {
     // Of both, those of the kind that serves the files: here of writes, which these files state.
     let both = [of_files.clone(), of_writes.clone()];
     let unstated = lsm.table(vec![(1, None, Some(0))], FileWrites::UNKNOWN);
-    let unstated = FilterView::new(&lsm.store).edited(ViewEdit::new().add(0, unstated)).unwrap();
+    let unstated = FilterView::new(&lsm.store).edited(ViewEdit::new().add_newest(0, unstated)).unwrap();
     let (map, mut bytes) = (FileId::random(), Vec::new());
     unstated.write_map(options(), map, &mut bytes, hashes).unwrap();
     let view_of_files = unstated.with_maps(&[lsm.load(map, bytes), of_writes.clone()]).unwrap();
@@ -628,7 +628,7 @@ fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
     // The known keys of the flush's file do not show that its other key is in no map.
     let flushed = lsm.table([1, 2, 9].map(|key| (key, None, Some(0))).to_vec(), flush);
     let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
-    let view = view.edited(ViewEdit::new().add(0, flushed)).unwrap().with_flushed(id(2));
+    let view = view.edited(ViewEdit::new().add_newest(0, flushed)).unwrap().with_flushed(id(2));
     assert_eq!((found(&view, 2), view.map_stats().dropped), (1, 0));
 }
 

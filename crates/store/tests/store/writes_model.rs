@@ -14,6 +14,7 @@ use sstfilter_store::{FileFilters, FilterMetadata, FilterStore, FilterView, MapP
 
 use crate::common::effort;
 use crate::common::random::Random;
+use crate::engine::AddNewest;
 
 /// A key, the number that the entry carries, and a value or a tombstone.
 type Entry = (u32, Option<WriteId>, Option<u32>);
@@ -152,7 +153,7 @@ impl World {
 
     fn add(&mut self, level: u32, old: &[(u32, Arc<File>)], new: Vec<Arc<File>>) {
         let edit = old.iter().fold(ViewEdit::new(), |edit, (level, file)| edit.remove(*level, file));
-        let edit = new.into_iter().fold(edit, |edit, file| edit.add(level, file));
+        let edit = new.into_iter().fold(edit, |edit, file| edit.add_newest(level, file));
         self.view = self.view.edited(edit).unwrap();
         self.gone.extend(old.iter().map(|(_, file)| file.entries.clone()));
     }
@@ -292,7 +293,8 @@ impl World {
             let files: Vec<_> = self.view.files(level).collect();
             for file in files.into_iter().rev() {
                 let writes = FileWrites::decode(&file.filters.writes().encode()).unwrap();
-                edit = edit.add(level, File::open(&self.store, file.entries.clone(), file.metadata.clone(), writes));
+                edit = edit
+                    .add_newest(level, File::open(&self.store, file.entries.clone(), file.metadata.clone(), writes));
             }
         }
         let mut view = FilterView::new(&self.store).edited(edit).unwrap();
