@@ -33,12 +33,10 @@ impl FilterBlock<&[u8]> {
     ///
     /// [`Probe::Unusable`] stands for each error of `load`, which names it. Blocks that are bound to a file are
     /// unusable here.
+    #[must_use]
     #[inline]
     pub fn probe(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Probe {
-        match probe::<true>(bytes, expected, hash) {
-            Some(answer) => Probe::of(answer),
-            None => load_and_probe(bytes, expected, hash),
-        }
+        answer::<true>(bytes, expected, hash).map_or(Probe::Unusable, Probe::of)
     }
 
     /// Like [`probe`](Self::probe), but does not compare the payload with its checksum, for engines that verified the
@@ -62,11 +60,13 @@ impl FilterBlock<&[u8]> {
     /// block without whole keys. Treat every error as "may be present".
     #[inline]
     pub fn probe_unverified(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
-        match probe::<false>(bytes, expected, hash) {
-            Some(answer) => Ok(answer),
-            None => open_and_probe(bytes, expected, hash),
-        }
+        answer::<false>(bytes, expected, hash)
     }
+}
+
+#[inline]
+fn answer<const VERIFIED: bool>(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
+    probe::<VERIFIED>(bytes, expected, hash).map_or_else(|| open_probe::<VERIFIED>(bytes, expected, hash), Ok)
 }
 
 /// Returns the answer of a sound block of a common kind; `None` for other bytes, which the caller opens to find out
@@ -85,8 +85,7 @@ fn probe<const VERIFIED: bool>(block: &[u8], expected: HashIdentity, hash: KeyHa
     if tail.len() != Trailer::tail_bytes(count) || checksum(covered) != u32::from_le_bytes(*stored) {
         return None;
     }
-    let payload_checksum = u32::from_le_bytes([trailer[12], trailer[13], trailer[14], trailer[15]]);
-    if VERIFIED && checksum(payload) != payload_checksum {
+    if VERIFIED && checksum(payload).to_le_bytes() != trailer[12..16] {
         return None;
     }
     let (seed, id) = (trailer.first_chunk()?, trailer[23] >> 4);
@@ -108,15 +107,10 @@ fn probe<const VERIFIED: bool>(block: &[u8], expected: HashIdentity, hash: KeyHa
 }
 
 #[cold]
-fn open_and_probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
-    let block = FilterBlock::open_unverified(block)?;
+fn open_probe<const VERIFIED: bool>(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
+    let block = if VERIFIED { FilterBlock::load(block, expected)? } else { FilterBlock::open_unverified(block)? };
     block.held_parts().check_for(&LoadContext::from(expected), block.trailer.identity)?;
     Ok(block.may_contain(hash))
-}
-
-#[cold]
-fn load_and_probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Probe {
-    FilterBlock::load(block, expected).map_or(Probe::Unusable, |block| Probe::of(block.may_contain(hash)))
 }
 
 #[cfg(test)]
@@ -150,11 +144,12 @@ mod tests {
 
     /// The answer after opening the block.
     fn opened(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
-        open_and_probe(block, expected, hash)
+        open_probe::<false>(block, expected, hash)
     }
 
     fn assert_same(block: &[u8], expected: HashIdentity, hash: KeyHash) {
-        assert_eq!(FilterBlock::probe(block, expected, hash), load_and_probe(block, expected, hash));
+        let loaded = FilterBlock::load(block, expected).map(|block| Probe::of(block.may_contain(hash)));
+        assert_eq!(FilterBlock::probe(block, expected, hash), loaded.unwrap_or(Probe::Unusable));
         assert_eq!(FilterBlock::probe_unverified(block, expected, hash), opened(block, expected, hash));
     }
 

@@ -84,8 +84,8 @@ pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64
     if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
-/// So many announced keys or fewer are buffered although they will probably get a Bloom filter, which could be filled
-/// as they arrive: 512 KiB.
+/// Up to so many announced keys, a kind that buffers does not stream into a Bloom filter instead: the number may be too
+/// small, and the buffer takes at most 512 KiB if it is not.
 const CHEAP_TO_BUFFER: u64 = 1 << 16;
 
 /// The filter to build, and the facts that its block records.
@@ -137,14 +137,11 @@ impl<K: Kind> Job<K> {
         let has_parts = !context.key_parts.are_whole_keys();
         self.held = HeldParts::encode(&context.key_parts);
         // Keys of several parts have more entries than keys, and their number is known only at the end.
-        let expected = context.expected_keys.filter(|_| !has_parts);
+        let expected = context.expected_keys.filter(|&keys| !has_parts && (K::IS_STREAMED || keys > CHEAP_TO_BUFFER));
         let plan = match expected.map(|keys| self.plan(keys)) {
-            // The announced number already rules the kind out, so stream into Bloom at once and save the buffer, unless
-            // that saves little: the number may be too small. In all other cases the kind buffers, also a streamed one
-            // that cannot be planned, and the true number of keys decides.
-            Some(Err(reason)) if !K::IS_STREAMED && expected > Some(CHEAP_TO_BUFFER) => {
-                return self.fallback(reason).builder(context);
-            }
+            // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
+            // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
+            Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end, so hashes must be buffered.
