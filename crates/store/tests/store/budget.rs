@@ -200,7 +200,7 @@ fn useless_share(store: &FilterStore, keys: impl Fn(u32) -> u32, share: u64) -> 
     let mut lookups = |count: u64| -> usize {
         let mut is_read = |(set, file): &(u32, &FileFilters)| {
             let before = random.next() % u64::from(keys(*set) - 1);
-            let absent = before << 32 | 1 << 31 | random.next() % (1 << 31);
+            let absent = (before << 32) | (1 << 31) | (random.next() % (1 << 31));
             !file.probe(&absent.to_be_bytes()).is_absent()
         };
         (0..count).flat_map(|_| (0..).zip(&files)).filter(|file| is_read(file)).count()
