@@ -143,6 +143,11 @@ impl<F> Mapped<F> {
         self.slot(self.set.position(file)?)
     }
 
+    /// Returns the states of covered files.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &FileState> {
+        self.slots.iter().flat_map(|slots| slots.iter()).flatten().map(|covered| &*covered.state)
+    }
+
     /// Returns the number of covered files, of the view's, and of all that the maps cover.
     pub(crate) fn covered_files(&self) -> [usize; 2] {
         [self.covered, self.maps().map(|map| map.index().files().len()).sum()]

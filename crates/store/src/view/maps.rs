@@ -1,7 +1,8 @@
 //! File maps of a view, for engines: use them, write new ones, and know when.
 
 use core::sync::atomic::Ordering;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -72,27 +73,32 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
         let mapped = self.mapped.as_deref();
         let (mut of_added, mut merge) = (None, MapMerge::new(options));
+        let is_covered = |id| mapped.is_some_and(|mapped| mapped.covered(id).is_some());
         // First, because maps of other options are refused.
         for old in &sound {
-            merge.add_loaded(old, |file| mapped.is_some_and(|mapped| mapped.covered(file).is_some()))?;
+            merge.add_loaded(old, is_covered)?;
         }
         let mut added = MapBuilder::new(&self.config.reader.filters, options);
-        let (mut is_empty, mut ids) = (true, HashSet::new());
+        let mut ids = HashMap::new();
         let mut add = |id: FileId, file: &Arc<F>, state: &FileState| {
-            // A file may be in two levels.
-            if !ids.insert(id.fingerprint()) {
-                return Ok(());
-            }
-            let hashes = hashes(file)?;
-            state.is_without_map.store(hashes.is_none(), Ordering::Relaxed);
-            if let Some(hashes) = hashes {
-                added.add_file(id, hashes);
-                is_empty = false;
-            }
+            let is_without_map = match ids.entry(id.fingerprint()) {
+                // A file may be in the view twice.
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    let hashes = hashes(file)?;
+                    let is_without_map = *new.insert(hashes.is_none());
+                    hashes.into_iter().for_each(|hashes| added.add_file(id, hashes));
+                    is_without_map
+                }
+            };
+            state.is_without_map.store(is_without_map, Ordering::Relaxed);
             Ok::<_, io::Error>(())
         };
         for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
-            member.state.id_in_maps().map_or(Ok(()), |id| add(id, &member.file, &member.state))?;
+            // A second file of a covered id has nothing to add.
+            if let Some(id) = member.state.id_in_maps().filter(|id| !is_covered(*id)) {
+                add(id, &member.file, &member.state)?;
+            }
         }
         let is_in_sound = |id| sound.iter().any(|map| map.index().local_id(id).is_some());
         for covered in damaged.iter().flat_map(|map| map.index().files()).filter(|covered| !is_in_sound(covered.file)) {
@@ -103,7 +109,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if sound.is_empty() {
             return added.finish(map, sink);
         }
-        if !is_empty {
+        if added.covers_files() {
             let mut bytes = Vec::new();
             added.finish(map, &mut bytes)?;
             merge.add_loaded(of_added.insert(FileMap::load_any(bytes)?), |_| true)?;
@@ -112,7 +118,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
-    /// Takes time for each file of the view: call it once per edit.
+    /// Takes time for each file of the view: call it once per edit. A loop that writes what is due and uses it ends,
+    /// whatever the keys are: if a map has [too many entries](MapReport::overflowed_lines) in one place, a new one would
+    /// have, too.
     ///
     /// It is about maps of writes if the view has such maps, or if it has none, files [state their
     /// writes](FileFilters::with_writes), and [flushes have joined](Self::with_flushed). Then
@@ -122,12 +130,18 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if self.has_writes() {
             return self.needs_map_of_writes(policy);
         }
+        let mapped = self.mapped.as_deref();
+        // A second file of an id cannot be covered, too.
+        let is_covered = |id| mapped.is_some_and(|mapped| mapped.covered(id).is_some());
         let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
-        let files = uncovered.filter(|state| state.is_for_maps()).count();
+        let files = uncovered
+            .filter(|state| state.is_for_maps() && state.id_in_maps().is_none_or(|id| !is_covered(id)))
+            .count();
         if files > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(files));
         }
-        let mapped = self.mapped.as_ref()?;
+        // A map that would cover nothing cannot be written.
+        let mapped = mapped.filter(|mapped| files > 0 || mapped.states().any(FileState::is_for_maps))?;
         if mapped.maps().any(|map| is_damaged(map)) {
             return Some(MapReason::Damaged);
         }
@@ -237,10 +251,12 @@ impl MapPolicy {
         Self { fan_in: if maps < 2 { 2 } else { maps }, ..self }
     }
 
-    /// Sets the number of entries per key of the last level above which maps of writes are rebuilt from its keys.
+    /// Sets the number of entries per key of the last level above which maps of writes are rebuilt from its keys, at
+    /// least 1.
     #[must_use]
     pub const fn with_max_entries_per_key(self, entries: f64) -> Self {
-        Self { garbage: entries, ..self }
+        // A rebuilt map may have one for each, and would be rebuilt again.
+        Self { garbage: entries.max(1.0), ..self }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::{BlockError, FileId, Filters, KeyHasher, SecretSeed};
-use sstfilter_map::{FileMap, MapBuilder, MapError, MapOptions};
+use sstfilter::{BlockError, FileId, Filters, KeyHash, KeyHasher, SecretSeed};
+use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_store::{
     FilterBudget, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, PartitionOptions,
     TableIdentity, ViewEdit,
@@ -422,5 +423,141 @@ fn a_map_of_other_contents_under_a_files_id_is_refused_by_the_number_of_entries(
         (0..100).for_each(|number| assert!(is_candidate(&view, &key(number), &one), "{number}"));
         // A new map of the files themselves covers both.
         assert_eq!(with_map(&view).uncovered_files().count(), 0);
+    }
+}
+
+/// A store whose hash of keys that begin with an exclamation mark is what follows it.
+fn store_with_choosable_hashes() -> FilterStore {
+    let of_others = KeyHasher::default();
+    let hash = move |key: &[u8]| match key.split_first() {
+        Some((b'!', rest)) if rest.len() == 8 => KeyHash::from_well_mixed(u64::from_be_bytes(rest.try_into().unwrap())),
+        _ => of_others.hash(key),
+    };
+    let filters = Filters::default().with_hasher(KeyHasher::custom(7, hash));
+    FilterStore::default().with_filters(filters)
+}
+
+/// 70,000 keys with hashes side by side: more than a line of a map may have.
+fn chosen_keys() -> Vec<Key> {
+    (0..70_000_u64).map(|number| [&b"!"[..], &(number << 24).to_be_bytes()].concat()).collect()
+}
+
+/// A random view, with files of all kinds. Those whose number of keys is a multiple of 7 have no hashes for maps.
+fn random_view(store: &FilterStore, case: u64, are_writes: bool) -> FilterView<File> {
+    let mut random = (0..).map(|step: u64| KeyHash::mix(case << 20 | step).get() as u32 >> 4);
+    let mut next = move |below: u32| random.next().unwrap() % below;
+    let (mut view, mut last) = (FilterView::new(store), None::<Arc<File>>);
+    for number in 0..next(40) {
+        let keys = |count: u32| numbered((0..count).map(|key| key * 40 + number));
+        let mut new = match next(12) {
+            0 => file_with(store, keys(20).into_iter().collect(), Some((key(10), key(20)))),
+            1 => unfiltered(store, keys(9), ..),
+            2 => file(store, Vec::new()),
+            3 if number < 3 || case.is_multiple_of(4) => file(store, chosen_keys()),
+            4 => file(store, keys(7 * (1 + next(3)))),
+            _ => file(store, keys(1 + next(60))),
+        };
+        if let Some(last) = last.as_ref().filter(|_| next(6) == 0) {
+            // A file that was ingested twice.
+            let metadata = last.filters.metadata().clone();
+            let filters = store.open(metadata, last.disk.clone());
+            new = Arc::new(File::new(last.keys.clone(), last.disk.clone(), filters));
+        }
+        if are_writes && next(10) > 0 {
+            let own = Arc::try_unwrap(new).unwrap();
+            let writes = Writes::of(WriteId::new(1, u64::from(number) + 1).unwrap());
+            new = Arc::new(File { filters: own.filters.with_writes(FileWrites::of_flush(writes)), ..own });
+        }
+        last = Some(new.clone());
+        // A level may refuse files that share keys, and a view one that it has.
+        for level in [next(3), 0] {
+            if let Ok(edited) = view.edited(ViewEdit::new().add_newest(level, new.clone())) {
+                view = edited;
+                break;
+            }
+        }
+    }
+    if are_writes { view.with_flushed(WriteId::new(1, u64::from(next(50)) + 1).unwrap()) } else { view }
+}
+
+/// A map of some files of the view, which may be damaged, and may have fewer keys of a file than another one.
+fn random_map(view: &FilterView<File>, case: u64) -> Option<Map> {
+    let (map, mut bytes, mut builder) = (FileId::random(), Vec::new(), MapBuilder::new(view.filters(), options()));
+    let mut ids = HashSet::new();
+    for (number, (_, file)) in (0..).zip(view.uncovered_files()) {
+        let id = file.filters.metadata().file_id();
+        let random = KeyHash::mix(case << 32 | number).get();
+        if random.is_multiple_of(3) && id.fingerprint() != 0 && ids.insert(id) {
+            let ends = [file.keys.first(), file.keys.last()].into_iter().flatten();
+            let all = file.keys.iter().chain(ends).take(if random % 9 == 0 { 2 } else { usize::MAX });
+            builder.add_file(id, all.chain(file.keys.last()).map(|key| view.filters().hash(key)).collect());
+        }
+    }
+    builder.finish(map, &mut bytes).ok()?;
+    if case.is_multiple_of(3) {
+        bytes[64] ^= 1;
+    }
+    FileMap::load(Bytes::from(bytes), view.filters(), map).ok().map(Arc::new)
+}
+
+/// Writes and uses maps as long as one is due, and returns how many that were.
+fn maintain(mut view: FilterView<File>, policy: &MapPolicy) -> u32 {
+    let filters = view.filters().clone();
+    let hashes = |file: &File| -> Vec<KeyHash> { file.keys.iter().map(|key| filters.hash(key)).collect() };
+    let (mut rounds, are_writes, mut failed) = (0, view.flushed().is_some(), None);
+    while let Some(reason) = view.needs_map(policy) {
+        rounds += 1;
+        assert!(rounds < 12, "{reason:?} again and again, at last with {failed:?}");
+        let (id, mut bytes, mut replaced) = (FileId::random(), Vec::new(), None);
+        let written = if are_writes {
+            let written = view.write_map_for(reason, options(), id, &mut bytes, |file| Ok(hashes(file)));
+            written.map(|(_, ids)| replaced = Some(ids))
+        } else {
+            let of = |file: &Arc<File>| Ok(Some(hashes(file)).filter(|hashes| !hashes.len().is_multiple_of(7)));
+            view.write_map(options(), id, &mut bytes, of).map(drop)
+        };
+        // If the engine has hashes of no file, there is no map.
+        failed = written.err();
+        if failed.is_none() {
+            let new = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), id).unwrap());
+            let is_kept = |old: &&Map| replaced.as_ref().is_some_and(|ids| !ids.contains(&old.index().map_id()));
+            let maps: Vec<_> = view.maps().filter(is_kept).cloned().chain([new]).collect();
+            view = view.with_maps(&maps).unwrap();
+        }
+    }
+    rounds
+}
+
+#[test]
+fn a_loop_that_writes_the_maps_that_are_due_ends() {
+    let (store, mut rounds) = (store_with_choosable_hashes(), [0; 2]);
+    for case in 0..80 {
+        let are_writes = case % 2 == 1;
+        let view = random_view(&store, case, are_writes);
+        let policy = MapPolicy::default().with_max_uncovered_files((case % 5) as usize).with_max_entries_per_key(0.1);
+        let maps: Vec<_> = (0..case / 2 % 4).filter_map(|map| random_map(&view, case << 4 | map)).collect();
+        let view = if are_writes { view } else { view.with_maps(&maps).unwrap_or(view) };
+        rounds[usize::from(are_writes)] += maintain(view, &policy);
+    }
+    println!("{rounds:?} rounds");
+    assert!(rounds.iter().all(|rounds| *rounds > 20), "{rounds:?}");
+}
+
+#[test]
+fn keys_that_are_too_many_for_a_line_of_a_map_need_one_map() {
+    let store = store_with_choosable_hashes();
+    let files: Vec<_> = (0..9).map(|n| file(&store, numbered((0..900).map(|key| key * 9 + n)))).collect();
+    let hostile = file(&store, chosen_keys());
+    for are_writes in [false, true] {
+        let mut view = FilterView::new(&store);
+        for (number, file) in (1..).zip(files.iter().chain([&hostile])) {
+            let (keys, disk, filters) = (file.keys.clone(), file.disk.clone(), file.filters.metadata().clone());
+            let filters = store.open(filters, disk.clone());
+            let writes = Writes::of(WriteId::new(1, number).unwrap());
+            let filters = if are_writes { filters.with_writes(FileWrites::of_flush(writes)) } else { filters };
+            view = view.edited(ViewEdit::new().add_newest(0, Arc::new(File::new(keys, disk, filters)))).unwrap();
+        }
+        let view = if are_writes { view.with_flushed(WriteId::new(1, 10).unwrap()) } else { view };
+        assert_eq!(maintain(view, &MapPolicy::default()), 1);
     }
 }
