@@ -253,9 +253,9 @@ fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
 
 #[test]
 fn a_line_of_as_many_entries_as_it_has_run_ends_loses_none() {
-    // In one line, each with a quotient of its own.
-    let side_by_side = |key: u64| KeyHash::from_well_mixed(key << 55);
-    for count in 220..=230 {
+    // In one line. The closer they are, the more of them share a quotient.
+    for (count, shift) in (220..=230).flat_map(|count| [30, 45, 50, 55].map(|shift| (count, shift))) {
+        let side_by_side = |key: u64| KeyHash::from_well_mixed(key << shift);
         let mut builder = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(40).unwrap());
         builder.add_file(file(1), (0..count).map(side_by_side).collect());
         let (bytes, _) = finish(builder);
@@ -263,7 +263,8 @@ fn a_line_of_as_many_entries_as_it_has_run_ends_loses_none() {
         let id = map.index().local_id(file(1)).unwrap();
         for key in 0..count {
             assert!(map.candidates(side_by_side(key)).may_contain(id), "{key} of {count}");
-            assert!(!map.candidates(KeyHash::from_well_mixed(key << 55 | 1 << 54)).may_contain(id), "{key} of {count}");
+            let absent = KeyHash::from_well_mixed(key << shift | 1 << (shift - 1));
+            assert!(!map.candidates(absent).may_contain(id), "{key} of {count}");
         }
         assert!(merge(&[&bytes], MapOptions::with_prefix_bits(40).unwrap()).0 == bytes, "{count}");
     }

@@ -62,7 +62,8 @@ fn a_map_with_an_overflowed_line_has_the_bytes_of_the_vector() {
         let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
         let is_unknown = |hash: &KeyHash| matches!(loaded.candidates(*hash), Candidates::All);
         let absent = (0..1_000).map(|number| filters.hash(format!("absent-{number:06}").as_bytes()));
-        let unknown = [hashes(1).iter().step_by(100).filter(|hash| is_unknown(hash)).count(), absent.filter(is_unknown).count()];
+        let unknown =
+            [hashes(1).iter().step_by(100).filter(|hash| is_unknown(hash)).count(), absent.filter(is_unknown).count()];
         let found = [bytes.len() as u64, crc32c::crc32c(&bytes).into(), unknown[0] as u64, unknown[1] as u64];
         let expected = ["bytes", "unknown_of_file_1", "unknown_absent"].map(|name| vector.number(name));
         assert_eq!(found, [expected[0], vector.hex("crc32c"), expected[1], expected[2]], "{:08x}", found[1]);
