@@ -298,7 +298,7 @@ impl PageWriter {
             }
             ids.iter().for_each(|&id| self.put_field(field + u64::from(id), field_bits));
         }
-        self.end_lines_before(self.shape.lines)
+        self.end_lines_before(self.shape.lines);
     }
 
     #[inline(always)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer, Slice, WriteId, Writes,
+    Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer, Slice, WriteId,
+    Writes,
 };
 
 use crate::effort;
@@ -177,7 +178,7 @@ fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
     assert!((0..40_000).step_by(97).all(|key| matches!(map.candidates(side_by_side(key)), Candidates::All)));
     let ids: Vec<_> = numbers.map(|number| (number, map.index().local_id(file(number)))).collect();
     for (number, id) in
-        ids.iter().enumerate().map(|(id, (number, of_file))| (*number, of_file.map_or(id, |of| of.index())))
+        ids.iter().enumerate().map(|(id, (number, of_file))| (*number, of_file.map_or(id, LocalId::index)))
     {
         let has = |found: Candidates<'_>| match found {
             Candidates::Only(mut ids) => ids.any(|own| own.index() == id),
@@ -239,7 +240,7 @@ fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
     let options = MapOptions::with_prefix_bits(48).unwrap().with_page_bytes(1 << 20).unwrap();
     let entries = 6_000_000;
     // All in the first of some twenty pages.
-    let chosen = |key: u64| KeyHash::from_well_mixed(key * ((1 << 48) / 40 / entries) << 16);
+    let chosen = |key: u64| KeyHash::from_well_mixed((key * ((1 << 48) / 40 / entries)) << 16);
     let mut builder = MapBuilder::new(&Filters::default(), options);
     builder.add_file(file(1), (0..entries).map(chosen).chain((0..100).map(|key| hash(key | 1 << 63))).collect());
     let (bytes, report) = finish(builder);

@@ -444,7 +444,7 @@ fn chosen_keys() -> Vec<Key> {
 
 /// A random view, with files of all kinds. Those whose number of keys is a multiple of 7 have no hashes for maps.
 fn random_view(store: &FilterStore, case: u64, are_writes: bool) -> FilterView<File> {
-    let mut random = (0..).map(|step: u64| KeyHash::mix(case << 20 | step).get() as u32 >> 4);
+    let mut random = (0..).map(|step: u64| u32::try_from(KeyHash::mix(case << 20 | step).get() >> 36).unwrap());
     let mut next = move |below: u32| random.next().unwrap() % below;
     let (mut view, mut last) = (FilterView::new(store), None::<Arc<File>>);
     for number in 0..next(40) {
@@ -488,8 +488,7 @@ fn random_map(view: &FilterView<File>, case: u64) -> Option<Map> {
         let id = file.filters.metadata().file_id();
         let random = KeyHash::mix(case << 32 | number).get();
         if random.is_multiple_of(3) && id.fingerprint() != 0 && ids.insert(id) {
-            let ends = [file.keys.first(), file.keys.last()].into_iter().flatten();
-            let all = file.keys.iter().chain(ends).take(if random % 9 == 0 { 2 } else { usize::MAX });
+            let all = file.keys.iter().take(if random.is_multiple_of(9) { 2 } else { usize::MAX });
             builder.add_file(id, all.chain(file.keys.last()).map(|key| view.filters().hash(key)).collect());
         }
     }
