@@ -333,7 +333,7 @@ impl World {
         let tombstone = self.tombstone();
         let is_sidecar = self.random.one_in(10);
         let (bytes, metadata) = if is_sidecar {
-            self.sidecar(&writer, &keys, tombstone.as_ref())
+            Self::sidecar(&writer, &keys, tombstone.as_ref())
         } else {
             build_with(&writer, &keys, tombstone.as_ref())
         };
@@ -354,12 +354,7 @@ impl World {
     }
 
     /// Returns the filters of a sidecar, which is refused for any other table.
-    fn sidecar(
-        &mut self,
-        writer: &FilterStore,
-        keys: &BTreeSet<Key>,
-        tombstone: Option<&(Key, Key)>,
-    ) -> (Bytes, FilterMetadata) {
+    fn sidecar(writer: &FilterStore, keys: &BTreeSet<Key>, tombstone: Option<&(Key, Key)>) -> (Bytes, FilterMetadata) {
         let id = FileId::random();
         let (table, later) = (TableIdentity::new(id, 4_096, 7), TableIdentity::new(id, 4_096, 8));
         let mut builder = writer.sidecar_builder(&table);

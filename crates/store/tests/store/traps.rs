@@ -739,20 +739,20 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
 #[test]
 fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
     let store = FilterStore::default();
-    let file_of = |id: u64, keys: Vec<Key>| {
-        let mut builder = store.builder(FileId::from_fingerprint(id));
+    let file_of = |id: u32, keys: Vec<Key>| {
+        let mut builder = store.builder(FileId::from_fingerprint(id.into()));
         keys.iter().for_each(|key| builder.add_key(key));
         let (bytes, metadata) = builder.finish().seal();
         let disk = Disk::new(bytes);
         Arc::new(File::new(keys.into_iter().collect(), disk.clone(), store.open(metadata, disk)))
     };
     // By file numbers, enough for many shards.
-    let files: Vec<_> = (1..=3_000).map(|id| file_of(id, numbered([id as u32]))).collect();
+    let files: Vec<_> = (1..=3_000).map(|id| file_of(id, numbered([id]))).collect();
     let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(2, file.clone()));
     let view = FilterView::new(&store).edited(view).unwrap();
-    let duplicate = |fingerprint| ViewError::DuplicateId { level: 1, position: 0, fingerprint };
+    let duplicate = |id: u32| ViewError::DuplicateId { level: 1, position: 0, fingerprint: id.into() };
     for id in [1, 2, 1_500, 3_000] {
-        let again = file_of(id, numbered([id as u32]));
+        let again = file_of(id, numbered([id]));
         let refused = |edit: ViewEdit<File>| view.edited(edit).map(|_| ()).unwrap_err();
         assert_eq!(refused(ViewEdit::new().add(1, again.clone())), duplicate(id));
         let old = &files[id as usize - 1];
@@ -762,7 +762,7 @@ fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
             let view = view.edited(ViewEdit::new().add(1, moved.clone()).remove(2, old)).unwrap();
             assert!(view.edited(ViewEdit::new().add(2, old.clone())).is_err());
             let back = view.edited(ViewEdit::new().remove(1, &moved).add_to_level_0(7, old.clone())).unwrap();
-            assert!(is_candidate(&back, &(id as u32).to_be_bytes(), old));
+            assert!(is_candidate(&back, &id.to_be_bytes(), old));
         }
         assert!(view.edited(ViewEdit::new().replace(2, old, again)).is_ok());
     }
@@ -792,9 +792,10 @@ fn keys_in_any_order_and_the_empty_one_are_found_whatever_builds_the_filter() {
                     let order: Vec<_> = (0..keys.len()).map(|at| keys[(first + at * step) % keys.len()]).collect();
                     let mut builder = store.builder(FileId::random());
                     for key in &order {
-                        match is_hashed {
-                            true => builder.add_hash(key, store.filters().hash(key)),
-                            false => builder.add_key(key),
+                        if is_hashed {
+                            builder.add_hash(key, store.filters().hash(key));
+                        } else {
+                            builder.add_key(key);
                         }
                     }
                     let (bytes, metadata) = builder.finish().seal();

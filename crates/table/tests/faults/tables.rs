@@ -54,7 +54,9 @@ pub(crate) fn partitioned_bytes_of(entries: &Entries) -> Vec<u8> {
 }
 
 fn bytes_with(options: &TableOptions, entries: &Entries) -> Vec<u8> {
-    let options = options.clone().with_table_id([9; 16]);
+    // The same for the same first entry, so that the tables of a set have different ids.
+    let first = format!("{:?}", entries.first());
+    let options = options.clone().with_table_id(u128::from(crc32c::crc32c(first.as_bytes())).to_le_bytes());
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     fill(entries, |key, value| match value {
         Some(value) => builder.add(key, value),

@@ -343,7 +343,8 @@ fn mixed_tables(budget: &FilterBudget) -> Vec<Table> {
         (TableOptions::default().without_filter(), false),
     ];
     let of_form = |(number, (write, is_budgeted)): (u32, &(TableOptions, bool))| {
-        let mut builder = TableBuilder::new(Vec::new(), write).unwrap();
+        let write = write.clone().with_table_id(u128::from(number).to_le_bytes());
+        let mut builder = TableBuilder::new(Vec::new(), &write).unwrap();
         for entry in (number..4_000).step_by(7) {
             builder.add(&key(entry), &number.to_le_bytes()).unwrap();
         }

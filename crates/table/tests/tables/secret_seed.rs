@@ -150,7 +150,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     // The set does not probe the older table's filter with the newest table's hasher, although both have the same
     // identity.
-    let mixed = [&wrong, &built].map(|hasher| open(&bytes, &reading(hasher)).unwrap());
+    let mixed = [&wrong, &built].map(|hasher| open(&self::table(&built), &reading(hasher)).unwrap());
     let set = crate::set_of(mixed.into());
     let tables = crate::tables_of(&set);
     assert!(tables[0].filter_problem().is_some() && tables[1].filter_problem().is_none());
