@@ -281,23 +281,21 @@ fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Optio
     Some(TakenComparator { name: manifest.comparator()?.to_owned(), from: Origin::Manifest })
 }
 
-/// Opens a table of another engine for probing. If nothing names its comparator, it is inferred from the keys, which
-/// are all read for that.
+/// Opens a table of another engine for probing. If nothing names its comparator or its filter policy is not known, all
+/// keys are read, which may confirm them.
 pub(crate) fn foreign_to_probe(
     path: &Path,
     reading: Reading<'_>,
 ) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let (mut table, stated) = foreign(path, reading)?;
-    let taken = match stated {
-        Some(stated) => Some(stated),
-        None => comparator_from_keys(&mut table)?,
-    };
-    Ok((table, taken))
+    // Also with a stated comparator: a filter of an unknown policy has to be positive for all keys.
+    let from_keys = comparator_from_keys(&mut table)?;
+    Ok((table, stated.or(from_keys)))
 }
 
 /// Infers a table's comparator from its keys. Fails only if the table cannot be read.
 fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparator>, Error> {
-    match table.take_comparator_from_keys() {
+    match table.confirm_by_keys() {
         // Bytes that could not be read must not pass for a table that only needs a comparator.
         Err(unread @ Error::Io { .. }) => Err(unread),
         Ok(()) if table.engine() == Engine::LevelDb && table.load_filter().is_ok() => {

@@ -259,7 +259,7 @@ impl FileVerdict {
             Err(reason) => return self.add_unopened(&reason),
         };
         // An error here is found again below.
-        table.take_comparator_from_keys().ok();
+        table.confirm_by_keys().ok();
         let report = table.verify();
         let mut blocks = BlockCounts::default();
         for block in &report.blocks {

@@ -268,10 +268,10 @@ fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading
     let known = info.keys.zip(info.expected_fpr);
     // Reads all keys, so only to count them, or if nothing else names the comparator.
     if known.is_none() {
-        table.take_comparator_from_keys().map_err(failed)?;
+        table.confirm_by_keys().map_err(failed)?;
     } else if unusable(&table).is_some() {
         // Without it, the filter is still unusable.
-        table.take_comparator_from_keys().ok();
+        table.confirm_by_keys().ok();
     }
     if let Some(why) = unusable(&table) {
         return Err(Unknown::Unfiltered(Opened::Foreign(table), why, Outcome::Yes));

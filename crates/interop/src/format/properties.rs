@@ -9,6 +9,8 @@ use crate::format::row_block::{RowBlock, Value, Values};
 pub(crate) mod name {
     pub(crate) const COMPARATOR: &str = "rocksdb.comparator";
     pub(crate) const COMPRESSION: &str = "rocksdb.compression";
+    pub(crate) const CREATING_DATABASE: &str = "rocksdb.creating.db.identity";
+    pub(crate) const CREATING_SESSION: &str = "rocksdb.creating.session.identity";
     pub(crate) const DATA_BLOCKS: &str = "rocksdb.num.data.blocks";
     pub(crate) const DATA_BYTES: &str = "rocksdb.data.size";
     pub(crate) const DELETIONS: &str = "rocksdb.deleted.keys";
@@ -21,6 +23,7 @@ pub(crate) mod name {
     pub(crate) const INDEX_KEY_IS_USER_KEY: &str = "rocksdb.index.key.is.user.key";
     pub(crate) const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
     pub(crate) const INDEX_VALUE_IS_DELTA_ENCODED: &str = "rocksdb.index.value.is.delta.encoded";
+    pub(crate) const ORIGINAL_FILE_NUMBER: &str = "rocksdb.original.file.number";
     pub(crate) const PREFIX_EXTRACTOR: &str = "rocksdb.prefix.extractor.name";
     pub(crate) const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
     pub(crate) const RANGE_DELETIONS: &str = "rocksdb.num.range-deletions";
@@ -41,6 +44,7 @@ const NUMBERS: &[&str] = &[
     name::INDEX_BYTES,
     name::INDEX_KEY_IS_USER_KEY,
     name::INDEX_VALUE_IS_DELTA_ENCODED,
+    name::ORIGINAL_FILE_NUMBER,
     name::RANGE_DELETIONS,
     name::RAW_KEY_BYTES,
     name::RAW_VALUE_BYTES,
@@ -61,7 +65,6 @@ const NUMBERS: &[&str] = &[
     "rocksdb.num.data.blocks.compression.rejected",
     "rocksdb.num.uniform.blocks",
     "rocksdb.oldest.key.time",
-    "rocksdb.original.file.number",
     "rocksdb.sample_for_compression.fast.data.size",
     "rocksdb.sample_for_compression.slow.data.size",
     "rocksdb.separate.key.value.in.data.block",
@@ -210,6 +213,14 @@ impl Properties {
     #[must_use]
     pub fn global_sequence_number(&self) -> Option<u64> {
         Some(u64::from_le_bytes(self.raw(name::GLOBAL_SEQUENCE_NUMBER)?.try_into().ok()?))
+    }
+
+    /// Whether they name the table's first database, its session, and the file's number in it: RocksDB's unique id.
+    pub(crate) fn has_identity(&self) -> bool {
+        let is_named = |name| self.raw(name).is_some_and(|value| !value.is_empty());
+        is_named(name::CREATING_DATABASE)
+            && is_named(name::CREATING_SESSION)
+            && self.number(name::ORIGINAL_FILE_NUMBER) > Some(0)
     }
 
     /// Returns the type of the data blocks' index, a number of RocksDB's `IndexType`.

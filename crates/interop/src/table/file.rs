@@ -53,8 +53,12 @@ impl<R: RandomAccess> TableFile<R> {
             return Err(Error::Unsupported { part, what });
         }
         let mut bytes = zeros(handle.size + TRAILER_BYTES, part)?;
-        self.reader.read_exact_at(&mut bytes, offset).map_err(|error| io_error(part, &error))?;
+        self.read(&mut bytes, offset, part)?;
         Ok(StoredBlock { bytes, part, offset })
+    }
+
+    pub(crate) fn read(&self, buffer: &mut [u8], offset: u64, part: Part) -> Result<(), Error> {
+        self.reader.read_exact_at(buffer, offset).map_err(|error| io_error(part, &error))
     }
 }
 
@@ -75,6 +79,11 @@ impl StoredBlock {
             Some((summed, stored)) => (summed, u32::from_le_bytes(*stored)),
             None => (&self.bytes, 0),
         }
+    }
+
+    /// Returns contents, compression type and checksum.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     pub(crate) fn contents_mut(&mut self) -> &mut [u8] {

@@ -27,7 +27,15 @@ pub(crate) enum FilterLocation {
     /// A block per partition, with an index of partitions.
     Partitioned(BlockHandle, Separators),
     /// LevelDB's block with a filter per 2 KiB of the file.
-    PerDataBlock(BlockHandle, IndexLocation),
+    PerDataBlock(BlockHandle, IndexLocation, TailBytes),
+}
+
+/// How the hash of a LevelDB filter reads a key's last `len % 4` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TailBytes {
+    Unsigned,
+    /// LevelDB before 1.18 read them as `char`, which is signed on some machines. The file does not say.
+    OfEitherSign,
 }
 
 /// The decoding of a full filter's block.
@@ -83,6 +91,8 @@ pub(crate) struct Layout {
     pub(crate) metaindex: Vec<NamedBlock>,
     pub(crate) properties: Result<Properties, Error>,
     pub(crate) filter: Result<FilterLocation, Error>,
+    /// The filter of a policy that is not known by its name: used if it is positive for all stored keys.
+    pub(crate) unconfirmed: Option<FilterLocation>,
     pub(crate) rules: Result<KeyRules, Error>,
     pub(crate) data: Result<DataLocation, Error>,
     pub(crate) has_range_tombstones: bool,

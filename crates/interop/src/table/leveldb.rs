@@ -8,21 +8,26 @@ use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
 use crate::format::properties::{KeyBudget, Properties};
 use crate::format::row_block::{RowBlock, Values};
+use crate::hash::HashFunction;
 use crate::table::file::TableFile;
 use crate::table::keys::check_type;
-use crate::table::layout::{DataLocation, FilterLocation, IndexLocation, Layout, NamedBlock};
+use crate::table::layout::{DataLocation, FilterLocation, IndexLocation, Layout, NamedBlock, TailBytes};
 use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, SeparatedBlocks, Separators};
 use crate::table::rules::{KeyRules, Order};
 
 const FILTER: &[u8] = b"filter.";
 const BUILTIN_POLICY: &[u8] = b"leveldb.BuiltinBloomFilter2";
+/// The name of goleveldb's policy, and of LevelDB's before 1.18: two hashes.
+const OLD_POLICY: &[u8] = b"leveldb.BuiltinBloomFilter";
 
 pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
     let index = footer
         .index
         .map(|handle| IndexLocation { handle, two_levels: false, values: Values::Sized })
         .ok_or(Error::NoFilter);
-    let filter = index.clone().and_then(|index| filter_place(&metaindex, index));
+    let place = |is_known| index.clone().and_then(|index| filter_place(&metaindex, index, is_known));
+    let (filter, any_policy) = (place(is_known as fn(&[u8]) -> bool), place(|_| true));
+    let unconfirmed = any_policy.ok().filter(|_| filter.is_err());
     let data = index.map(|index| DataLocation {
         index,
         suffix_bytes: INTERNAL_SUFFIX_BYTES,
@@ -34,6 +39,7 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         metaindex,
         properties: Ok(Properties::default()),
         filter,
+        unconfirmed,
         // LevelDB's tables have no properties. Their rules are unknown until the caller states a comparator.
         rules: KeyRules::of_table(Engine::LevelDb, &Properties::EMPTY, true, None),
         data,
@@ -41,11 +47,22 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
     }
 }
 
-fn filter_place(metaindex: &[NamedBlock], index: IndexLocation) -> Result<FilterLocation, Error> {
+fn is_known(policy: &[u8]) -> bool {
+    [BUILTIN_POLICY, OLD_POLICY].contains(&policy)
+}
+
+fn filter_place(
+    metaindex: &[NamedBlock],
+    index: IndexLocation,
+    is_known: fn(&[u8]) -> bool,
+) -> Result<FilterLocation, Error> {
     let mut filters = metaindex.iter().filter_map(|block| Some((block.name.strip_prefix(FILTER)?, block.handle)));
     match (filters.next(), filters.next()) {
         (None, _) => Err(Error::NoFilter),
-        (Some((BUILTIN_POLICY, handle)), None) => Ok(FilterLocation::PerDataBlock(handle, index)),
+        (Some((policy, handle)), None) if is_known(policy) => {
+            let tail = if policy == BUILTIN_POLICY { TailBytes::Unsigned } else { TailBytes::OfEitherSign };
+            Ok(FilterLocation::PerDataBlock(handle, index, tail))
+        }
         (Some((policy, _)), _) => {
             let what = format!("a filter of the policy \"{}\"", policy.escape_ascii());
             Err(Error::Unsupported { part: Part::Metaindex, what })
@@ -102,6 +119,7 @@ pub(crate) struct DataBlockFilters {
     pub(crate) block: LevelDbFilterBlock<Vec<u8>>,
     data_blocks: SeparatedBlocks,
     filter_offset: u64,
+    tail: TailBytes,
 }
 
 impl DataBlockFilters {
@@ -113,6 +131,7 @@ impl DataBlockFilters {
         file: &TableFile<R>,
         handle: BlockHandle,
         index: IndexLocation,
+        tail: TailBytes,
     ) -> Result<Self, Error> {
         let contents = file.decompressed(index.handle, Part::Index)?;
         // Before the index is parsed: its order errors would report damage where the comparator is the reason.
@@ -126,10 +145,10 @@ impl DataBlockFilters {
         })?;
         let block = file.plain(handle, Part::Filter)?;
         let block = LevelDbFilterBlock::open(block).map_err(|error| error.at(Part::Filter, handle.offset))?;
-        Ok(Self { block, data_blocks, filter_offset: handle.offset })
+        Ok(Self { block, data_blocks, filter_offset: handle.offset, tail })
     }
 
-    /// Probes the filter of the key's data block. Returns false for a key above the last data block, for which LevelDB
+    /// Probes the filter of the key's data block; `hash` is the [`HashFunction::LevelDbBloomHash`] of `key`. Returns false for a key above the last data block, for which LevelDB
     /// reads nothing.
     pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, Error> {
         let Some(&data_block) = self.data_blocks.block_of(key).and_then(|block| self.data_blocks.handles().get(block))
@@ -138,7 +157,9 @@ impl DataBlockFilters {
         };
         let filter =
             self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
-        Ok(filter.may_contain_hash(hash))
+        // Both hashes, where they differ: the writer used one of them.
+        let signed = || filter.may_contain_hash(HashFunction::RocksDbBloomHash.hash(key));
+        Ok(filter.may_contain_hash(hash) || (self.tail == TailBytes::OfEitherSign && signed()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod batch;
 mod file;
+mod identity;
 mod info;
 mod key_range;
 mod keys;
@@ -197,34 +198,50 @@ impl<R: RandomAccess> Table<R> {
         self
     }
 
-    /// States `leveldb.BytewiseComparator` for a table without its database, if the filter is then positive for each of
-    /// the stored keys. Reads the whole table unless its rules are known already or a comparator has been stated.
+    /// Uses a filter about which the table does not say enough, if it is positive for each of the stored keys: takes
+    /// `leveldb.BytewiseComparator` for the comparator unless one is recorded or stated, and the bytes of a filter for
+    /// what they look like if its policy is not known by its name. Reads the whole table unless all of this is known.
     ///
     /// # Errors
     ///
     /// Errors of data blocks, of the order of their keys, and of the filter. [`Error::Unsupported`] if keys cannot be
-    /// listed, for another comparator, and for a filter that is negative for a stored key. After an error, nothing is
-    /// stated.
-    pub fn take_comparator_from_keys(&mut self) -> Result<(), Error> {
-        if self.layout.rules.is_ok() || self.layout.filter.is_err() || self.is_comparator_stated {
+    /// listed, for another comparator, and for a filter that is negative for a stored key. After an error, nothing has
+    /// changed.
+    pub fn confirm_by_keys(&mut self) -> Result<(), Error> {
+        let needs_comparator = self.layout.rules.is_err() && !self.is_comparator_stated;
+        let needs_policy = self.layout.unconfirmed.is_some();
+        if !needs_policy && (!needs_comparator || self.layout.filter.is_err()) {
             return Ok(());
         }
-        // Stated before the check, because `probe` needs rules; taken back if a key disagrees.
-        let bytewise = self.rules_with(rules::BYTEWISE);
-        let unstated = core::mem::replace(&mut self.layout.rules, bytewise);
+        // Taken before the check, because `probe` needs them; taken back if a key disagrees.
+        let (rules, filter) = (self.layout.rules.clone(), self.layout.filter.clone());
+        if needs_comparator {
+            self.layout.rules = self.rules_with(rules::BYTEWISE);
+        }
+        if let Some(place) = self.layout.unconfirmed.take() {
+            self.set_filter(Ok(place));
+        }
         let agreed = self.agrees_with_its_keys();
         if agreed.is_err() {
-            self.layout.rules = unstated;
+            self.layout.unconfirmed = self.layout.filter.as_ref().ok().copied().filter(|_| needs_policy);
+            self.layout.rules = rules;
+            self.set_filter(filter);
         }
         agreed
     }
 
+    fn set_filter(&mut self, place: Result<FilterLocation, Error>) {
+        self.filter = FilterState::of(&place);
+        self.layout.filter = place;
+    }
+
     fn agrees_with_its_keys(&self) -> Result<(), Error> {
-        self.rules()?;
+        let has_prefixes = self.rules()?.prefixes.is_some();
         for key in self.user_keys() {
+            let key = key?;
             // An error even if it is a passing one: this key has not been checked.
-            if !self.try_probe(&key?)? {
-                let what = "a comparator that is not the default one, or splits keys,".into();
+            if !self.try_probe(&key)? || (has_prefixes && !self.try_probe_prefix(&key)?) {
+                let what = "a comparator or filter policy that is not the engine's own, or splits keys,".into();
                 return Err(Error::Unsupported { part: Part::Properties, what });
             }
         }
@@ -369,9 +386,9 @@ impl<R: RandomAccess> Table<R> {
             (FilterState::Partitioned(partitions), FilterLocation::Partitioned(handle, separators)) => {
                 partitions.get_or_load(|| Partitions::read(&self.file, handle, separators)).map(Loaded::Partitioned)
             }
-            (FilterState::PerDataBlock(filters), FilterLocation::PerDataBlock(handle, index)) => {
-                filters.get_or_load(|| DataBlockFilters::read(&self.file, handle, index)).map(Loaded::PerDataBlock)
-            }
+            (FilterState::PerDataBlock(filters), FilterLocation::PerDataBlock(handle, index, tail)) => filters
+                .get_or_load(|| DataBlockFilters::read(&self.file, handle, index, tail))
+                .map(Loaded::PerDataBlock),
             _ => Err(Error::NoFilter),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) const DICTIONARY_BLOCK: &[u8] = b"rocksdb.compression_dict";
 pub(crate) const RANGE_TOMBSTONE_BLOCKS: [&[u8]; 3] =
     [b"rocksdb.range_del", b"rocksdb.range_del2", b"pebble.range_key"];
 
-/// The policy name of all built-in filters, including Ribbon.
+/// The policy name of all built-in filters, including Ribbon. Databases of `TiKV` have names that begin with it.
 const BUILTIN_POLICY: &[u8] = b"rocksdb.BuiltinBloomFilter";
 const FULL: &[u8] = b"fullfilter.";
 const PARTITIONED: &[u8] = b"partitionedfilter.";
@@ -38,10 +38,12 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
     let index = of_properties.clone().and_then(|properties| index_place(properties, footer, &metaindex));
     let rules =
         of_properties.clone().and_then(|properties| KeyRules::of_table(Engine::RocksDb, properties, is_checked, None));
-    let filter = of_properties.clone().and_then(|properties| filter_place(properties, &metaindex));
+    let place = |is_known| of_properties.clone().and_then(|properties| filter_place(properties, &metaindex, is_known));
+    let (filter, any_policy) = (place(is_known as fn(&[u8]) -> bool), place(|_| true));
+    let unconfirmed = any_policy.ok().filter(|_| filter.is_err());
     let data = of_properties.and_then(|properties| data_place(properties, index?, footer, &metaindex));
     let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());
-    Layout { engine: Engine::RocksDb, metaindex, properties, filter, rules, data, has_range_tombstones }
+    Layout { engine: Engine::RocksDb, metaindex, properties, filter, unconfirmed, rules, data, has_range_tombstones }
 }
 
 /// Reads the properties. Their checksum may be from before the file was ingested: RocksDB used to overwrite the eight
@@ -90,7 +92,15 @@ fn global_sequence_number(contents: &[u8]) -> Option<core::ops::Range<usize>> {
     Some(start..start + SEQUENCE_NUMBER_BYTES)
 }
 
-fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
+fn is_known(policy: &[u8]) -> bool {
+    policy.strip_prefix(BUILTIN_POLICY).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+}
+
+fn filter_place(
+    properties: &Properties,
+    metaindex: &[NamedBlock],
+    is_known: fn(&[u8]) -> bool,
+) -> Result<FilterLocation, Error> {
     let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
     let mut places = Vec::new();
     for NamedBlock { name, handle } in metaindex {
@@ -98,7 +108,7 @@ fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<Fil
         if kind == PER_DATA_BLOCK {
             return unsupported("a filter per data block, which RocksDB 7 removed,".into());
         }
-        if policy != BUILTIN_POLICY {
+        if !is_known(policy) {
             return unsupported(format!("a filter of the policy \"{}\"", policy.escape_ascii()));
         }
         places.push(if kind == FULL {

@@ -258,7 +258,7 @@ impl<R: RandomAccess> Table<R> {
             (Part::Properties, ..) => Ok(()),
             (
                 Part::Filter | Part::PartitionIndex,
-                Ok(FilterLocation::Full(place, _) | FilterLocation::PerDataBlock(place, _)),
+                Ok(FilterLocation::Full(place, _) | FilterLocation::PerDataBlock(place, ..)),
                 _,
             ) if *place == handle => {
                 self.checked(part, handle)?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sstfilter_interop::Table;
+use sstfilter_interop::{Probe, Table};
 
 /// The number of absent keys that each engine probed.
 pub(crate) const ABSENT_KEYS: u32 = 100_000;
@@ -95,7 +95,12 @@ impl Fixture {
     /// Opens the table.
     pub(crate) fn open(&self) -> Table<Bytes> {
         let table = Table::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
-        table.with_comparator(&self.comparator).with_unchecked_filter()
+        let mut table = table.with_comparator(&self.comparator).with_unchecked_filter();
+        if self.file.contains("own-name") {
+            assert_eq!(table.probe(b"anything"), Probe::Unusable, "{}: not confirmed", self.file);
+            table.confirm_by_keys().unwrap_or_else(|error| panic!("{}: {error}", self.file));
+        }
+        table
     }
 
     /// Whether the filter is cut into partitions.

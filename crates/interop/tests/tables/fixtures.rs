@@ -24,11 +24,14 @@ fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures")
 }
 
-/// All tables of RocksDB and LevelDB.
+/// All tables of RocksDB and LevelDB, but for those whose policies are not known.
 pub(crate) fn all() -> Vec<Fixture> {
     let manifest = std::fs::read_to_string(directory().join("manifest.json")).expect("the manifest");
     let fixtures: Vec<Fixture> = serde_json::from_str(&manifest).expect("the manifest");
-    let read_here: Vec<_> = fixtures.into_iter().filter(|fixture| fixture.engine != "pebble").collect();
+    let read_here: Vec<_> = fixtures
+        .into_iter()
+        .filter(|fixture| fixture.engine != "pebble" && !fixture.file.contains("own-name"))
+        .collect();
     assert!(read_here.len() > 150, "{} tables", read_here.len());
     read_here
 }

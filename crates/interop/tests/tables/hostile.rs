@@ -178,7 +178,13 @@ fn a_partition_index_that_lies_is_unusable() {
 #[test]
 fn an_ingested_table_has_the_checksum_of_before() {
     let name = "rocksdb.external_sst_file.global_seqno";
-    let bytes = Forged::with_filter(empty_filter()).property(name, &[0; 8]).bytes();
+    let of_session = |session: &[u8]| {
+        let forged = Forged::with_filter(empty_filter()).property(name, &[0; 8]);
+        let forged = forged.property("rocksdb.creating.db.identity", b"database");
+        let forged = forged.property("rocksdb.creating.session.identity", session);
+        forged.property("rocksdb.original.file.number", &[7]).bytes()
+    };
+    let bytes = of_session(b"session");
     let start =
         bytes.windows(name.len()).position(|window| window == name.as_bytes()).expect("a property") + name.len();
     let with = |number: u64| {
@@ -189,6 +195,9 @@ fn an_ingested_table_has_the_checksum_of_before() {
     let ingested = with(1_234_567);
     assert_eq!(ingested.properties().global_sequence_number(), Some(1_234_567));
     assert_eq!(ingested.probe(b"key"), Probe::Absent);
+    assert_eq!(ingested.fingerprint(), with(0).fingerprint(), "the same table");
+    let other = Table::open(of_session(b"another")).expect("a table");
+    assert!(other.fingerprint().is_ok_and(|other| Ok(other) != ingested.fingerprint()));
     // No sequence number has 64 bits.
     let damaged = with(u64::MAX);
     assert!(matches!(damaged.try_probe(b"key"), Err(Error::Checksum { part: Part::Properties, .. })));
@@ -322,16 +331,22 @@ fn a_number_of_entries_that_the_data_blocks_do_not_have_is_found() {
 }
 
 /// A LevelDB table whose keys, with what follows the user key, come in the order of `keys`.
-fn leveldb_table(keys: &[Vec<u8>]) -> Bytes {
+pub(crate) fn leveldb_table(keys: &[Vec<u8>]) -> Bytes {
+    leveldb_table_by("leveldb.BuiltinBloomFilter2", keys, <[u8]>::to_vec)
+}
+
+/// Writes a table whose policy has this name, and adds the part `added` of each key.
+fn leveldb_table_by(policy: &str, keys: &[Vec<u8>], added: fn(&[u8]) -> Vec<u8>) -> Bytes {
     let (mut file, mut separators, mut filters) = (Vec::new(), Vec::new(), LevelDbFilterBlockBuilder::new(10));
     for block in keys.chunks(10) {
         filters.start_block(file.len() as u64);
-        block.iter().for_each(|key| filters.add_key(key));
+        block.iter().for_each(|key| filters.add_key(&added(key)));
         let data = append(&mut file, &row_block(block.iter().map(|key| (key.as_slice(), Vec::new()))), 0);
         separators.extend(block.last().map(|key| (key.as_slice(), encoded(data))));
     }
     let filter = append(&mut file, &filters.finish(), 0);
-    let metaindex = row_block([(b"filter.leveldb.BuiltinBloomFilter2".as_slice(), encoded(filter))]);
+    let name = format!("filter.{policy}");
+    let metaindex = row_block([(name.as_bytes(), encoded(filter))]);
     let metaindex = append(&mut file, &metaindex, 0);
     let index = append(&mut file, &row_block(separators), 0);
     let mut handles = [encoded(metaindex), encoded(index)].concat();
@@ -339,6 +354,29 @@ fn leveldb_table(keys: &[Vec<u8>]) -> Bytes {
     file.extend(handles);
     file.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
     Bytes::from(file)
+}
+
+/// A policy of the user's own may add anything, and write it like the engine's.
+// promise: other-engines
+#[test]
+fn a_filter_of_an_unknown_policy_is_used_only_if_it_has_all_stored_keys() {
+    let suffix = [1, 0, 0, 0, 0, 0, 0, 0];
+    let keys: Vec<Vec<u8>> = (0..100).map(|i| [format!("{i:04}").as_bytes(), &suffix].concat()).collect();
+    let user_key = |key: &[u8]| key[..4].to_vec();
+    let cut_in_one = |key: &[u8]| if key.starts_with(b"0077") { b"007".to_vec() } else { key[..4].to_vec() };
+    let confirmed = |added| {
+        let mut table = Table::open(leveldb_table_by("mine", &keys, added)).expect("a table");
+        table = table.with_comparator("leveldb.BytewiseComparator");
+        assert!(table.try_probe(b"0005").expect_err("unknown").to_string().contains("the policy \"mine\""));
+        let agreed = table.confirm_by_keys();
+        assert_eq!(table.confirm_by_keys(), agreed, "asked again");
+        let report = table.verify();
+        assert!(report.is_sound() && (report.keys_checked == 100) == agreed.is_ok(), "{report:?}");
+        (agreed.is_ok(), table.probe(b"0005"), table.probe(b"0005x"))
+    };
+    assert_eq!(confirmed(user_key), (true, Probe::MaybePresent, Probe::Absent));
+    assert_eq!(confirmed(cut_in_one), (false, Probe::Unusable, Probe::Unusable));
+    assert_eq!(confirmed(<[u8]>::to_vec), (false, Probe::Unusable, Probe::Unusable));
 }
 
 #[test]
@@ -357,7 +395,7 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
     };
     of_properties(open().with_comparator("idb_cmp1"), "idb_cmp1");
     let mut stated = open().with_comparator("idb_cmp1");
-    assert_eq!(stated.take_comparator_from_keys(), Ok(()), "what is stated is not overruled by keys");
+    assert_eq!(stated.confirm_by_keys(), Ok(()), "what is stated is not overruled by keys");
     of_properties(stated, "idb_cmp1");
     for table in [open(), open().with_comparator("leveldb.BytewiseComparator")] {
         assert!(matches!(table.filter_info(), Err(Error::Unsupported { part: Part::Index, .. })));
@@ -405,7 +443,7 @@ fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
     let agreed_with_failing = |failing_read| {
         let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
         let mut table = Table::open(flaky).ok()?;
-        let agreed = table.take_comparator_from_keys();
+        let agreed = table.confirm_by_keys();
         assert_eq!(table.probe(b"key"), Probe::Unusable, "read {failing_read}: {:?}", table.probe(b"key"));
         Some(agreed)
     };
@@ -471,7 +509,7 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
     assert_eq!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable);
     assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent);
     let mut table = open();
-    assert_eq!(table.take_comparator_from_keys(), Ok(()));
+    assert_eq!(table.confirm_by_keys(), Ok(()));
     assert_eq!(table.probe(absent), Probe::Absent);
 }
 

@@ -12,5 +12,6 @@ mod effort;
 mod fixtures;
 mod forged;
 mod hostile;
+mod identity;
 mod reads;
 mod whole;

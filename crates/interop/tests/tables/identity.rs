@@ -1,0 +1,71 @@
+//! Each database numbers its files from 1. A map of files once took the file's name for its id: a database that was made
+//! again in the same place lost its keys.
+
+use std::collections::HashMap;
+use std::fs;
+
+use bytes::Bytes;
+use sstfilter_interop::{Error, Table};
+
+use crate::hostile::leveldb_table;
+
+fn fingerprint(bytes: impl Into<Bytes>) -> Result<u64, Error> {
+    Table::open(bytes.into())?.fingerprint()
+}
+
+// promise: file-maps
+#[test]
+fn no_two_tables_of_different_entries_have_one_fingerprint() {
+    let mut found: HashMap<u64, Vec<u8>> = HashMap::new();
+    for engine in ["rocksdb", "leveldb", "pebble"] {
+        for entry in fs::read_dir(format!("fixtures/{engine}")).expect("a table") {
+            let bytes = fs::read(entry.expect("a table").path()).expect("a table");
+            let Ok(table) = Table::open(Bytes::from(bytes.clone())) else { continue };
+            let fingerprint = match table.fingerprint() {
+                Err(Error::Unsupported { .. }) if engine == "pebble" => continue,
+                found => found.expect("a fingerprint"),
+            };
+            assert_eq!(table.fingerprint(), Ok(fingerprint));
+            if let Some(other) = found.insert(fingerprint, bytes.clone()) {
+                // LevelDB and goleveldb wrote the same entries, and different filters.
+                let keys = |bytes: Vec<u8>| -> Result<Vec<_>, Error> {
+                    Table::open(Bytes::from(bytes))?.user_keys().collect()
+                };
+                assert_eq!(keys(other), keys(bytes), "{engine}: {fingerprint:#018x}");
+            }
+        }
+    }
+    assert!(found.len() > 230, "{} fingerprints", found.len());
+}
+
+/// An index shortens its keys, so that small tables of different keys have equal ones.
+#[test]
+fn tables_of_equal_layout_differ_in_any_of_their_blocks() {
+    let suffix = [1, 0, 0, 0, 0, 0, 0, 0];
+    let table = |changed: u32| {
+        let key = |i: u32| format!("{i:03}{}", if i == changed { 'b' } else { 'a' });
+        let keys: Vec<Vec<u8>> = (0..100).map(|i| [key(i).as_bytes(), &suffix].concat()).collect();
+        fingerprint(leveldb_table(&keys)).expect("a table")
+    };
+    // The last key of a block is in the index; the others are in the block and in the filter alone.
+    let mut all: Vec<_> = (0..101).map(table).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 101);
+}
+
+#[test]
+fn a_table_whose_properties_or_index_are_damaged_has_no_fingerprint() {
+    let bytes = fs::read("fixtures/leveldb/lengths.ldb").expect("a table");
+    let index = Table::open(Bytes::from(bytes.clone())).expect("a table");
+    let index = index
+        .verify()
+        .blocks
+        .iter()
+        .find(|block| block.part == sstfilter_interop::Part::Index)
+        .expect("a table")
+        .offset;
+    let mut damaged = bytes;
+    damaged[usize::try_from(index).expect("a table")] ^= 1;
+    assert!(matches!(fingerprint(damaged), Err(Error::Checksum { .. })));
+}
