@@ -92,7 +92,7 @@ pub(crate) fn run(
     // The target is checked first in both arms: reading keys may take minutes.
     let (block, target) = match command {
         FilterCommand::Build(args) => {
-            args.target.ensure_free()?;
+            args.target.ensure_free(&args.keys)?;
             ensure!(
                 args.range.is_none() || args.filter.is_default(),
                 "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
@@ -105,7 +105,7 @@ pub(crate) fn run(
         }
         // The block is copied byte for byte, so that it still matches its file's fingerprint.
         FilterCommand::Extract(args) => {
-            args.target.ensure_free()?;
+            args.target.ensure_free(&args.table)?;
             (Made::Filter(Box::new(extract(&args.table, reading)?)), &args.target)
         }
     };
@@ -224,8 +224,12 @@ impl Target {
     }
 
     /// Fails if the target exists and may not be replaced. Called before the keys are read, which may take minutes.
-    fn ensure_free(&self) -> anyhow::Result<()> {
-        if self.is_standard_output() { Ok(()) } else { self.replaces().check(&self.out) }
+    fn ensure_free(&self, input: &Path) -> anyhow::Result<()> {
+        if self.is_standard_output() {
+            return Ok(());
+        }
+        self.replaces().check(&self.out)?;
+        replace::ensure_no_input(&self.out, [input])
     }
 }
 

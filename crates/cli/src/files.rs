@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use sstfilter::KeyHasher;
-use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
-use sstfilter_store::FilterProblem;
+use sstfilter::{BlockError, FilterBlock, KeyHasher};
+use sstfilter_interop::{Engine, recognize};
+use sstfilter_map::{MapIndex, SliceIndex};
+use sstfilter_store::{FilterMetadata, FilterProblem, PartitionIndex};
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
 use crate::groups;
@@ -29,8 +30,9 @@ const FILTER_EXTENSION: &str = "filter";
 /// The extension of LevelDB's tables.
 const LEVELDB_EXTENSION: &str = "ldb";
 
-/// Bytes at the end of a file that identify its format: 32 for ours, and the longest footer of another engine.
-const TAIL_BYTES: u64 = MAX_FOOTER_BYTES as u64;
+/// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
+/// end with. No engine's footer is longer.
+pub(crate) const END_BYTES: u64 = 4 << 10;
 
 const TABLE_MAGIC: &[u8] = b"SSTFLTR";
 const BLOCK_MAGIC: &[u8] = b"SF";
@@ -426,21 +428,86 @@ pub(crate) enum Look {
     Neither,
 }
 
-/// Recognizes a file by the magic number at its end, without reading the rest.
+/// Recognizes a file by its end, without reading the rest.
 pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     if input::is_standard(path) {
-        return Ok(look_at_tail(&input::whole(path)?));
+        return Ok(look_at_end(path, &input::whole(path)?));
     }
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
     ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
     if !metadata.is_file() {
         return Ok(Look::Neither); // reading a pipe would block
     }
-    Ok(look_at_tail(&RegularFile::open(path)?.end(TAIL_BYTES)?))
+    Ok(look_at_end(path, &RegularFile::open(path)?.end(END_BYTES)?))
 }
 
-/// Recognizes a file by its last bytes.
-pub(crate) fn look_at_tail(tail: &[u8]) -> Look {
+/// Recognizes a file by its last [`END_BYTES`] or more.
+///
+/// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does not:
+/// a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped, or
+/// the file is named as a filter: then the file is damaged. Any other file is not recognized.
+pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Look {
+    let look = look_at_magic(end);
+    let has_short_magic = !matches!(look, Look::Table | Look::Sidecar | Look::Foreign(_));
+    let is_recognized = || is_own(look, end) || has_extension(path, FILTER_EXTENSION);
+    if has_short_magic && !is_recognized() { Look::Neither } else { look }
+}
+
+/// Whether checksums show that the program wrote the regular file, and what they allow it to be. Only such a file is
+/// replaced.
+pub(crate) fn is_own_file(path: &Path, looks: &[Look]) -> anyhow::Result<bool> {
+    let end = RegularFile::open(path)?.end(END_BYTES)?;
+    let look = look_at_magic(&end);
+    Ok(looks.contains(&look) && is_own(look, &end))
+}
+
+/// Bits at the end of a file that are flipped to recognize it, one at a time. By chance, one in four million files with
+/// the same magic number is then recognized.
+const FLIPPED_BITS: usize = 1_024;
+
+/// Whether the checksum of a file's end holds, or would if one of its last bits were flipped.
+fn is_own(look: Look, end: &[u8]) -> bool {
+    if has_checksum(look, end) {
+        return true;
+    }
+    // No checksum covers more of the end.
+    let mut flipped = end.last_chunk::<{ 4 << 10 }>().map_or(end, |end| end.as_slice()).to_vec();
+    let bits = 8 * flipped.len();
+    (bits.saturating_sub(FLIPPED_BITS)..bits).any(|bit| {
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let has_checksum = has_checksum(look, &flipped);
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        has_checksum
+    })
+}
+
+/// Whether the checksum of a file's end holds.
+fn has_checksum(look: Look, end: &[u8]) -> bool {
+    match look {
+        // Both kinds of blocks have this trailer. Only these errors are found before its checksum is compared.
+        Look::FilterBlock | Look::RangeFilter => !matches!(
+            FilterBlock::open_unverified(end),
+            Err(BlockError::TooShort { .. }
+                | BlockError::Magic { .. }
+                | BlockError::Version { .. }
+                | BlockError::Field { field: "flags", .. }
+                | BlockError::TrailerChecksum { .. })
+        ),
+        Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
+        Look::Map => MapIndex::end_bytes(end).is_ok(),
+        Look::MapSlice => SliceIndex::end_bytes(end).is_ok(),
+        Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
+        // The footer's checksum is in its bytes 52 to 55, behind what it covers.
+        Look::Table => end.last_chunk::<64>().is_some_and(|footer| {
+            let (covered, rest) = footer.split_at(52);
+            rest.starts_with(&crc32c::crc32c(covered).to_le_bytes())
+        }),
+        Look::Foreign(_) | Look::Neither => false,
+    }
+}
+
+/// Recognizes a file by the magic number in its last bytes.
+fn look_at_magic(tail: &[u8]) -> Look {
     // Every known format ends with a trailer or footer of at least 32 bytes.
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {

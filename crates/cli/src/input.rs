@@ -13,7 +13,7 @@ use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess};
 
-use crate::files::{Look, look_at_tail};
+use crate::files::{END_BYTES, Look, look_at_end};
 use crate::output::path_name;
 use crate::{memory, partitions, units};
 
@@ -114,10 +114,6 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", name(path))
 }
 
-/// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
-/// end with.
-const END_BYTES: u64 = 4 << 10;
-
 /// Reads all bytes of a table or filter block. Standard input is kept, so that this can be called again.
 ///
 /// Reads the end of the file first, which records the length of the filter: a sparse file of any length takes no space
@@ -137,7 +133,7 @@ pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
 /// Returns the length that the end of a filter without a table records.
 fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
     let end = file.end(END_BYTES)?;
-    match look_at_tail(&end) {
+    match look_at_end(file.path, &end) {
         Look::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
         Look::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
         Look::Partitions => {

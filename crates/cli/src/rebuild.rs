@@ -23,7 +23,7 @@ use crate::inspect::look_over;
 use crate::opened::Reading;
 use crate::output::{Outcome, explained, path_name};
 use crate::partitions::{PartitionFields, Partitions};
-use crate::replace::Replaces;
+use crate::replace::{self, Replaces};
 use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
@@ -179,6 +179,7 @@ impl<'a> Rebuild<'a> {
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         Replaces::SIDECAR.check(&sidecar_path(path))?;
+        replace::remove_leftovers(replace::directory_of(path));
         let bytes = table.install_sidecar(&built, &writing)?.map_or(0, |(_, bytes)| bytes);
         // As passed: the library returns an absolute path.
         let policy = about;

@@ -2,16 +2,19 @@
 //!
 //! A file appears whole or not at all. An existing file is replaced only if it is a regular file; a link is neither
 //! followed nor replaced. Otherwise, `--out /dev/full` would turn the device into a file. And it is replaced only if
-//! its bytes show that this program wrote it: other programs number their tables in the same way, and `--out` may name
-//! the table that is being read. A sidecar of 0 bytes, as after a crash, may be replaced, because nothing is lost.
+//! its checksums show that this program wrote it: other programs number their tables in the same way, and a text may
+//! end with a magic number. No input is replaced, whoever wrote it. A sidecar of 0 bytes, as after a crash, may be replaced, because nothing is lost.
 //! Nothing proves the origin of a sidecar that was cut short.
 
-use std::fs::{self, FileType};
+use std::collections::BTreeSet;
+use std::fs::{self, File, FileType, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
+use tempfile::NamedTempFile;
 
 use crate::files::{self, Look};
 use crate::output::path_name;
@@ -25,12 +28,12 @@ pub(crate) enum Replaces {
     Own(Mark),
 }
 
-/// The bytes that show that this program wrote a file.
+/// What shows that this program wrote a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
-    /// The end of a table or of a sidecar.
+    /// The checksum at the end of a file of this format.
     End(Look),
-    /// The end of a filter without a table.
+    /// The same, of a filter without a table.
     BareFilter,
     /// The beginning of a page.
     Beginning(&'static str),
@@ -66,10 +69,8 @@ impl Mark {
     fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
             Self::End(Look::Sidecar) if input::length(path) == Some(0) => Ok(true),
-            Self::End(look) => Ok(files::look_at(path)? == look),
-            Self::BareFilter => {
-                Ok(matches!(files::look_at(path)?, Look::FilterBlock | Look::RangeFilter | Look::Partitions))
-            }
+            Self::End(look) => files::is_own_file(path, &[look]),
+            Self::BareFilter => files::is_own_file(path, &[Look::FilterBlock, Look::RangeFilter, Look::Partitions]),
             Self::Beginning(text) => files::begins_with(path, text.as_bytes()),
         }
     }
@@ -83,6 +84,14 @@ fn kind(found: FileType) -> &'static str {
     } else {
         "a device, a pipe or a socket"
     }
+}
+
+/// Fails if `out` is one of the files that are read. Two paths may lead to one file.
+pub(crate) fn ensure_no_input<'a>(out: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+    let Ok(replaced) = fs::canonicalize(out) else { return Ok(()) };
+    let is_input = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == replaced);
+    ensure!(!inputs.into_iter().any(is_input), "{}: expected another file than those that are read", path_name(out));
+    Ok(())
 }
 
 /// Writes a file under a temporary name and then renames it.
@@ -99,6 +108,7 @@ pub(crate) fn write_with<T>(
 ) -> anyhow::Result<T> {
     let context = || format!("cannot write {}", path_name(path));
     let directory = directory_of(path);
+    remove_leftovers(directory);
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
     let filled = fill(&mut file).and_then(|filled| file.sync().map(|()| filled)).with_context(context)?;
@@ -106,6 +116,39 @@ pub(crate) fn write_with<T>(
     replaces.check(path)?;
     file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)?;
     Ok(filled)
+}
+
+/// Creates a temporary file, locked as those of tables are.
+pub(crate) fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new().prefix(".sstfilter-").suffix(".tmp").tempfile_in(directory)?;
+        let is_locked = matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
+        // Otherwise, a run that removes leftovers was faster.
+        if !is_locked && file.path().exists() {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes the temporary files that killed runs left in a directory, when this run first writes there. A file that
+/// cannot be removed stays.
+pub(crate) fn remove_leftovers(directory: &Path) {
+    static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned()) {
+        let files = files::list(directory).unwrap_or_default();
+        files.iter().filter(|file| files::is_leftover(file)).for_each(|file| drop(remove_leftover(file)));
+    }
+}
+
+/// Removes a file with the name of a temporary file, and returns whether it did: not while a process writes it, which
+/// has locked it, nor where the system has no locks.
+pub(crate) fn remove_leftover(path: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    // Held until the file is gone.
+    let file = File::open(path)?;
+    if file.try_lock().is_err() { Ok(false) } else { fs::remove_file(path).map(|()| true) }
 }
 
 /// Returns the directory of a file. Temporary files must be in it, because a rename does not cross file systems.

@@ -395,7 +395,7 @@ impl fmt::Display for VerifyReport {
         }
         for file in &self.skipped {
             let is_leftover = files::is_leftover(Path::new(file));
-            let why = if is_leftover { "left by a build that was killed" } else { files::NEITHER };
+            let why = if is_leftover { "left by a command that was killed, or is running" } else { files::NEITHER };
             writeln!(f, "{file}: skipped: {why}")?;
         }
         let (files, entries) = (units::counted(self.checked as u64, "file"), units::grouped(self.entries));

@@ -9,7 +9,7 @@
 use core::fmt;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -259,7 +259,7 @@ pub trait WritableFile: Write + fmt::Debug + Send {
 
 /// The local file system, through the standard library.
 ///
-/// Temporary files are named `.sstfilter-*.tmp`. Windows may refuse to replace an open file, such as the sidecar of an
+/// Temporary files are named `.sstfilter-*.tmp`, and locked while they are written. Windows may refuse to replace an open file, such as the sidecar of an
 /// open table. The new file is then removed, and the system's error returned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
@@ -277,13 +277,22 @@ impl FileSystem for LocalFileSystem {
         temporary.prefix(".sstfilter-").suffix(".tmp");
         // `make_in`, not `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and errors
         // keep the system's code.
-        Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
+        Ok(Box::new(LocalFile(temporary.make_in(directory, create_locked)?)))
     }
 
     /// Only Unix needs this and can do it.
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
     }
+}
+
+/// Creates a file and locks it until it is closed, so that whoever removes the files of writers that were killed sees
+/// that this one is in use. `AlreadyExists` makes the caller try another name: such a process was faster than the lock.
+fn create_locked(path: &Path) -> io::Result<File> {
+    let file = File::create_new(path)?;
+    let is_locked = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    let is_removed = matches!(path.try_exists(), Ok(false));
+    if is_locked || is_removed { Err(io::ErrorKind::AlreadyExists.into()) } else { Ok(file) }
 }
 
 /// Opens a file that was regular a moment ago. A pipe may have replaced it since, and opening must not wait for a

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::files::{self, Look};
 use crate::interrupt::MadeDirectories;
 use crate::output::path_name;
-use crate::replace::{Mark, Replaces, ensure_no_database};
+use crate::replace::{self, Mark, Replaces, ensure_no_database};
 use crate::units;
 
 /// A directory that only this process builds in, as long as the value lives.
@@ -49,12 +49,15 @@ impl Directory {
             bail!("{directory} already contains {tables}: choose another --out, or replace them with --overwrite");
         }
         let leftovers: Vec<_> = files::list(path)?.into_iter().filter(|file| files::is_leftover(file)).collect();
-        leftovers.iter().try_for_each(|leftover| remove_leftover(leftover, overwrite))?;
+        let mut leftovers_removed = 0;
+        for leftover in &leftovers {
+            leftovers_removed += u64::from(remove_leftover(leftover, overwrite)?);
+        }
         Ok(Self {
             path: path.to_owned(),
             has_old_tables: !tables.is_empty(),
             staging: None,
-            leftovers_removed: leftovers.len() as u64,
+            leftovers_removed,
             _lock: lock,
             _made: made,
         })
@@ -126,12 +129,13 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(tables.into_iter().map(|(_, _, file)| file).collect())
 }
 
-/// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others.
-fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
+/// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others. Returns
+/// whether it did: another command may be writing the file.
+fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
     let name = path_name(leftover);
     let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();
     if found.is_file() {
-        return remove(&[leftover.to_owned()]);
+        return replace::remove_leftover(leftover).with_context(|| format!("cannot remove {name}"));
     }
     ensure!(found.is_dir(), "{name} is not a temporary file of this command: move it away, or choose another --out");
     // Not removed without --overwrite: they may be the only complete copy of the tables.
@@ -146,7 +150,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
         }
         remove(&[file])?;
     }
-    fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}"))
+    fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}")).map(|()| true)
 }
 
 /// Creates the directory if it is missing, and syncs its parents, so that it survives a crash like the tables in it.

@@ -33,14 +33,14 @@ use crate::{input, interrupt, memory, replace, units};
 #[command(group = ArgGroup::new("covered").required(true).multiple(true).args(["tables", "key_lists"]))]
 pub(crate) struct BuildMapArgs {
     /// Tables to cover (also of RocksDB, LevelDB and Pebble), or directories of them (not searched recursively). The id
-    /// of an sstfilter table is the one that it records; the id of any other table is its file name, as for --key-lists
+    /// of an sstfilter table is the one that it records. The id of any other table follows from what it stores, not from
+    /// its name, so that one map can cover several databases
     #[arg(value_name = "PATH")]
     tables: Vec<PathBuf>,
 
     /// Files of keys to cover, or directories of them: each stands for one file of the store. If its name is 0x, 16
-    /// hexadecimal digits, and any extension, these are the fingerprint of the file's id. Otherwise, the id is
-    /// `FileId::from_fingerprint(KeyHasher::default().hash(name).get())`, where the name includes the extension, but no
-    /// directory. A name must never stand for other contents
+    /// hexadecimal digits, and any extension, these are the fingerprint of the file's id, which must never stand for
+    /// other contents. Otherwise, the id follows from its name and its contents
     #[arg(long, value_name = "PATH", num_args = 1..)]
     key_lists: Vec<PathBuf>,
 
@@ -122,9 +122,10 @@ pub(super) struct Built {
 
 /// Builds the map. Files that cannot be read to their end are left out: a map must have all keys of a file.
 pub(super) fn run(args: &BuildMapArgs, format: KeysFormat, reading: Reading<'_>) -> anyhow::Result<(Outcome, Built)> {
-    args.target.ensure_free()?;
+    args.target.ensure_free([])?;
     let options = args.options()?;
     let sources = sources::find(&args.tables, &args.key_lists)?;
+    args.target.ensure_free(sources.iter().map(|source| source.path.as_path()))?;
     let hasher = args.hasher(&sources, reading)?;
     let mut parts = Parts::new(args, options, &hasher);
     let progress = ReadProgress::new("reading keys", sources.iter().map(Source::bytes).sum());
@@ -219,7 +220,7 @@ impl<'a> Parts<'a> {
         let options = self.options.with_context(advice)?;
         self.writing.get_or_insert_with(interrupt::writing);
         let directory = replace::directory_of(&self.args.target.file.out);
-        let mut part = tempfile::Builder::new().prefix(".sstfilter-").suffix(".tmp").tempfile_in(directory)?;
+        let mut part = replace::temporary(directory)?;
         self.builder(options).finish(FileId::random(), &mut Attentive(&mut part)).or_else(interrupted)?;
         self.bytes = 0;
         self.written.push(part);

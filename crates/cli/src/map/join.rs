@@ -56,7 +56,7 @@ impl<'a> OpenSlice<'a> {
 
 /// Joins the slices. The answer is no if pages of the result are unknown.
 pub(super) fn run(args: &JoinArgs) -> anyhow::Result<(Outcome, Joined)> {
-    args.target.ensure_free(Look::Map)?;
+    args.target.ensure_free(Look::Map, args.slices.iter().map(PathBuf::as_path))?;
     let mut slices: Vec<_> = args.slices.iter().map(|path| OpenSlice::open(path)).collect::<anyhow::Result<_>>()?;
     // A shell puts part-10 before part-2.
     slices.sort_by_key(|slice| slice.index.slice().number());

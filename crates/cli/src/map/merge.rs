@@ -10,7 +10,7 @@ use serde::Serialize;
 use sstfilter::FileId;
 use sstfilter_map::{MapMerge, MapOptions, MapReport};
 
-use super::sources::{FileArgs, parse_id};
+use super::sources::{FileArgs, parse_fingerprint};
 use super::{LayoutArgs, OpenMap, Target, Written, id_text};
 use crate::left_out::LeftOut;
 use crate::opened::Reading;
@@ -27,13 +27,12 @@ pub(crate) struct MergeArgs {
     #[command(flatten)]
     target: Target,
 
-    /// Files that the result does not cover: fingerprints as `map info --files` prints them, or names, of files whose
-    /// id is their name
-    #[arg(long, value_name = "ID", num_args = 1.., value_parser = parse_id)]
+    /// Files that the result does not cover: fingerprints of their ids, as `map info --files` prints them
+    #[arg(long, value_name = "ID", num_args = 1.., value_parser = parse_fingerprint)]
     drop: Vec<FileId>,
 
     /// The only files that the result covers
-    #[arg(long, value_name = "ID", num_args = 1.., value_parser = parse_id)]
+    #[arg(long, value_name = "ID", num_args = 1.., value_parser = parse_fingerprint)]
     keep_only: Vec<FileId>,
 
     #[command(flatten)]
@@ -56,7 +55,7 @@ pub(super) struct Merged {
 }
 
 pub(super) fn run(args: &MergeArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, Merged)> {
-    args.target.ensure_free()?;
+    args.target.ensure_free(args.maps.iter().map(PathBuf::as_path))?;
     let maps: Vec<_> = args
         .maps
         .iter()

@@ -12,6 +12,7 @@ mod verify;
 use core::fmt;
 use core::ops::Range;
 use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,7 +21,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::FileId;
-use sstfilter_map::{MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice};
+use sstfilter_map::{Coverage, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport, Slice};
 
 use crate::files::Look;
 use crate::input::{self, RegularFile};
@@ -90,8 +91,9 @@ impl OutArgs {
     }
 
     /// Fails if the file exists and may not be replaced. Called before the keys are read, which may take hours.
-    fn ensure_free(&self, look: Look) -> anyhow::Result<()> {
-        self.replaces(look).check(&self.out)
+    fn ensure_free<'a>(&self, look: Look, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        self.replaces(look).check(&self.out)?;
+        replace::ensure_no_input(&self.out, inputs)
     }
 
     /// Writes the file that `fill` writes. If a signal arrives, nothing is left. Call it only while
@@ -131,8 +133,8 @@ impl Target {
         if self.slice.is_some() { Look::MapSlice } else { Look::Map }
     }
 
-    fn ensure_free(&self) -> anyhow::Result<()> {
-        self.file.ensure_free(self.look())
+    fn ensure_free<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+        self.file.ensure_free(self.look(), inputs)
     }
 
     fn id(&self) -> FileId {
@@ -250,6 +252,22 @@ impl<'a> OpenMap<'a> {
 
     fn name(&self) -> Cow<'a, str> {
         input::name(self.path)
+    }
+
+    /// Returns the covered files that maps contradict each other about, with the errors. No map covers them.
+    fn contradictions(maps: &[Self], names: &HashMap<u64, String>) -> BTreeMap<u64, String> {
+        let covered =
+            maps.iter().flat_map(|map| map.index.files()).map(|covered| (covered.file.fingerprint(), covered.file));
+        let files: Vec<_> = covered.collect::<BTreeMap<_, _>>().into_values().collect();
+        let coverage = Coverage::new(maps.iter().map(|map| &map.index), &files);
+        let of_error = |error: &MapError| match error {
+            MapError::Contradiction { fingerprint, .. } => {
+                let name = names.get(fingerprint).map(|name| format!("{name}: ")).unwrap_or_default();
+                Some((*fingerprint, format!("{name}{error}")))
+            }
+            _ => None,
+        };
+        coverage.contradictions().iter().filter_map(of_error).collect()
     }
 
     fn read(&self, range: Range<u64>) -> io::Result<Cow<'static, [u8]>> {

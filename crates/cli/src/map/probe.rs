@@ -1,14 +1,14 @@
 //! `sstfilter map probe`: which of the covered files may have a key.
 
 use core::fmt;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
-use sstfilter::KeyHasher;
+use sstfilter::{FileId, KeyHasher};
 use sstfilter_map::LocalId;
 
 use super::lookup::{Answer, Lookups};
@@ -27,7 +27,8 @@ use crate::units::{bytes, counted, grouped};
 #[command(group = ArgGroup::new("sought").required(true).args(["keys", "key"]))]
 #[command(mut_arg("tables", |arg| arg.help(NAMES)), mut_arg("key_lists", |arg| arg.help("The same, for lists of keys")))]
 pub(crate) struct ProbeMapArgs {
-    /// Maps. If several cover a file, the first one whose page is sound and known judges it
+    /// Maps. If several cover a file, the first one whose page is sound and known judges it, unless they contradict each
+    /// other about it
     #[arg(value_name = "MAP", required = true)]
     maps: Vec<PathBuf>,
 
@@ -84,6 +85,8 @@ struct MapProbes {
     unknown_lookups: u64,
     reads: u64,
     bytes_read: u64,
+    /// Files that the maps contradict each other about: they may have every key.
+    contradictions: Vec<String>,
     /// Files that were passed, and that no map covers.
     not_covered: Vec<String>,
     left_out: Vec<LeftOut>,
@@ -124,11 +127,13 @@ pub(super) fn run(
     let is_listed = args.per_key || args.keys.is_none();
     let mut probing = Probing::new(keys.len(), is_listed);
     let progress = Progress::new("looking up keys", (keys.len() * maps.len()) as u64);
+    probing.contradictions = OpenMap::contradictions(&maps, &names);
     probing.look_up_all(&maps, &keys, reading, &mut left_out, progress)?;
     probing.unread = left_out.iter().map(|map| map.path.clone()).collect();
     left_out.extend(unnamed);
     let report = probing.report(&maps, &keys, &names, left_out);
-    let outcome = LeftOut::outcome(&report.left_out).max(Outcome::from_sound(report.damaged_lookups == 0));
+    let is_sound = report.damaged_lookups == 0 && report.contradictions.is_empty();
+    let outcome = LeftOut::outcome(&report.left_out).max(Outcome::from_sound(is_sound));
     match &report.answers {
         Some(answers) if !output.is_json => {
             report.remarks().iter().for_each(|remark| note(remark));
@@ -151,8 +156,10 @@ struct Judges {
 }
 
 impl Judges {
-    fn new(lookups: &[Lookups<'_>], unknowing: Vec<usize>) -> Self {
-        let (mut judged, mut own) = (HashSet::new(), vec![Vec::new(); lookups.len()]);
+    /// No map judges the `contradicted` files.
+    fn new(lookups: &[Lookups<'_>], unknowing: Vec<usize>, contradicted: &BTreeMap<u64, String>) -> Self {
+        let (mut judged, mut own) =
+            (contradicted.keys().copied().collect::<HashSet<_>>(), vec![Vec::new(); lookups.len()]);
         let knowing = (0..lookups.len()).filter(|map| !unknowing.contains(map));
         for map in knowing.chain(unknowing.iter().copied()) {
             if let (Some(own), Some(lookups)) = (own.get_mut(map), lookups.get(map)) {
@@ -178,6 +185,8 @@ struct Probing {
     is_listed: bool,
     /// Files that the maps cover, by fingerprint.
     covered: HashSet<u64>,
+    /// Errors about files, by fingerprint.
+    contradictions: BTreeMap<u64, String>,
     /// Maps that could not be used at all.
     unread: Vec<String>,
     expected: f64,
@@ -193,6 +202,7 @@ impl Probing {
             found: vec![Found::default(); keys],
             is_listed,
             covered: HashSet::new(),
+            contradictions: BTreeMap::new(),
             unread: Vec::new(),
             expected: 0.0,
             damaged: 0,
@@ -226,10 +236,11 @@ impl Probing {
                 Err(problem) => left_out.push(LeftOut::new(map.path, &in_options(&problem), Outcome::Yes)),
             }
         }
-        let mut judges = Judges::new(&lookups, Vec::new());
+        let mut judges = Judges::new(&lookups, Vec::new(), &self.contradictions);
         for (map, lookups) in lookups.iter().enumerate() {
             let index = &lookups.map.index;
-            self.covered.extend(index.files().iter().map(|covered| covered.file.fingerprint()));
+            let files = index.files().iter().map(|covered| covered.file.fingerprint());
+            self.covered.extend(files.filter(|file| !self.contradictions.contains_key(file)));
             self.expected +=
                 index.expected_false_candidates() * judges.own_files(map) as f64 / index.files().len() as f64;
         }
@@ -245,7 +256,7 @@ impl Probing {
             let unknowing = || (0..).zip(&answers).filter(|(_, answer)| is_unknowing(answer)).map(|(map, _)| map);
             // Keys of one page come one after the other.
             if !unknowing().eq(judges.unknowing.iter().copied()) {
-                judges = Judges::new(&lookups, unknowing().collect());
+                judges = Judges::new(&lookups, unknowing().collect(), &self.contradictions);
             }
             for (map, (answer, &position)) in answers.into_iter().zip(&positions).enumerate() {
                 self.add((map, position), number, answer, &judges);
@@ -288,19 +299,20 @@ impl Probing {
         names: &HashMap<u64, String>,
         left_out: Vec<LeftOut>,
     ) -> MapProbes {
+        let name_of_file = |file: FileId| names.get(&file.fingerprint()).cloned().unwrap_or_else(|| id_text(file));
         let name_of = |(map, id): &(usize, LocalId)| {
             let file = maps.get(*map).and_then(|map| map.index.files().get(id.index())).map(|covered| covered.file);
-            let name = |file: sstfilter::FileId| names.get(&file.fingerprint()).cloned();
-            file.map(|file| name(file).unwrap_or_else(|| id_text(file))).unwrap_or_default()
+            file.map(name_of_file).unwrap_or_default()
         };
+        let contradicted = || self.contradictions.keys().map(|&file| FileId::from_fingerprint(file));
         let map_name = |map: &usize| maps.get(*map).map(|map| map.name().into_owned()).unwrap_or_default();
         let answer = |((key, _), found): ((&[u8], _), &Found)| KeyFiles {
             key: Text(key.to_vec()),
-            files: found.count,
-            which: found.files.iter().map(name_of).collect(),
+            files: found.count + self.contradictions.len() as u64,
+            which: found.files.iter().map(name_of).chain(contradicted().map(name_of_file)).collect(),
             all_of: found.all_of.iter().map(map_name).chain(self.unread.iter().cloned()).collect(),
         };
-        let counts = || self.found.iter().map(|found| found.count);
+        let counts = || self.found.iter().map(|found| found.count + self.contradictions.len() as u64);
         let is_not_covered = |(id, _): &(&u64, &String)| !self.covered.contains(*id);
         let mut not_covered: Vec<_> = names.iter().filter(is_not_covered).map(|(_, name)| name.clone()).collect();
         not_covered.sort();
@@ -317,6 +329,7 @@ impl Probing {
             reads: self.reads,
             bytes_read: self.bytes_read,
             not_covered,
+            contradictions: self.contradictions.values().cloned().collect(),
             left_out,
             answers: self.is_listed.then(|| keys.iter().zip(&self.found).map(answer).collect()),
         }
@@ -333,7 +346,8 @@ impl KeyFiles {
 impl MapProbes {
     /// Returns what the counts do not show.
     fn remarks(&self) -> Vec<String> {
-        let mut remarks: Vec<_> = self.left_out.iter().map(ToString::to_string).collect();
+        let left_out = self.left_out.iter().map(ToString::to_string);
+        let mut remarks: Vec<_> = self.contradictions.iter().cloned().chain(left_out).collect();
         if !self.not_covered.is_empty() {
             let files = self.not_covered.iter().map(String::as_str);
             remarks.push(groups::line("no map covers it, so it may have every key", "file", files));

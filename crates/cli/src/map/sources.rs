@@ -1,7 +1,6 @@
-//! The files that maps cover: tables, whose ids they record, and lists of keys, whose names are their ids.
+//! The files that maps cover: tables and lists of keys, with their ids. No id rests on a file's name alone.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,12 +10,13 @@ use sstfilter::{FileId, KeyHash, KeyHasher};
 use sstfilter_table::Table;
 
 use crate::files::{self, Found, Look};
+use crate::groups;
+use crate::input::{self, RegularFile};
 use crate::left_out::LeftOut;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, ForeignTable, Reading};
 use crate::output::{Outcome, explained, note};
 use crate::units::{counted, grouped};
-use crate::{groups, input};
 
 /// The treatment of a file that is no table.
 const ABOUT_LISTS: &str = "for files of keys, pass --key-lists";
@@ -61,20 +61,19 @@ pub(super) fn parse_fingerprint(text: &str) -> Result<FileId, String> {
     fingerprint.map(FileId::from_fingerprint).ok_or_else(expected)
 }
 
-/// Parses the id of a covered file: a fingerprint, or the name of a file whose id is its name.
-pub(super) fn parse_id(text: &str) -> Result<FileId, String> {
-    if text.is_empty() {
-        return Err("expected the id or the name of a file, got nothing".to_owned());
-    }
-    Ok(id_of_name(OsStr::new(text)))
-}
-
-/// Returns the id of a file that records none: the fingerprint that its name begins with, up to a dot, or else the
-/// key hash of the whole name, by the default seed.
-fn id_of_name(name: &OsStr) -> FileId {
+/// Returns the id of a list of keys: the fingerprint that its name states, up to a dot, or else the hash of the name and
+/// of the contents, because a name comes back with other contents.
+fn id_of_list(path: &Path) -> anyhow::Result<FileId> {
+    // Opened in any case: a pipe would be read here, and not again for its keys.
+    let file = RegularFile::open(path)?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
     let stem = name.to_str().and_then(|name| name.split('.').next()).unwrap_or_default();
-    let of_hash = || FileId::from_fingerprint(KeyHasher::default().hash(name.as_encoded_bytes()).get());
-    parse_fingerprint(stem).unwrap_or_else(|_| of_hash())
+    if let Ok(stated) = parse_fingerprint(stem) {
+        return Ok(stated);
+    }
+    let hash = |bytes: &[u8]| KeyHasher::default().hash(bytes).get();
+    let contents = hash(&file.end(file.length)?).to_le_bytes();
+    Ok(FileId::from_fingerprint(hash(&[name.as_encoded_bytes(), &contents].concat())))
 }
 
 /// A file with keys.
@@ -107,7 +106,7 @@ pub(super) fn find(tables: &[PathBuf], lists: &[PathBuf]) -> anyhow::Result<Vec<
     let mut sources: Vec<_> = tables.into_iter().map(|path| Source { path, is_list: false }).collect();
     let mut met = files::Met::default();
     for path in lists {
-        ensure!(!input::is_standard(path), "standard input: expected a file of keys, because its name is its id");
+        ensure!(!input::is_standard(path), "standard input: expected a file of keys, because its id needs a name");
         let files = if files::is_directory(path)? { files::list(path)? } else { vec![path.clone()] };
         let files = files.into_iter().filter(|path| !files::is_leftover(path) && met.is_first(path));
         sources.extend(files.map(|path| Source { path, is_list: true }));
@@ -139,12 +138,12 @@ impl Source {
 
     pub(super) fn open(&self, reading: Reading<'_>) -> Result<OpenSource<'_>, LeftOut> {
         let path = self.path.as_path();
-        let id_of_name = || id_of_name(path.file_name().unwrap_or(path.as_os_str()));
+        let left_out = |problem| self.left_out(&problem);
         let open = |id, keys| OpenSource { id, path, keys };
         if self.is_list {
-            return Ok(open(id_of_name(), Keys::List));
+            return Ok(open(id_of_list(path).map_err(left_out)?, Keys::List));
         }
-        let keys = self.open_table(reading).map_err(|problem| self.left_out(&problem))?;
+        let keys = self.open_table(reading).map_err(left_out)?;
         match &keys {
             Keys::Table(table) => Ok(open(table.properties().filters.file_id(), keys)),
             // A reader that skipped the table would miss its range tombstones.
@@ -152,7 +151,11 @@ impl Source {
                 let why = "it has range tombstones, which a map does not know: always read it";
                 Err(LeftOut::new(path, why, Outcome::Yes))
             }
-            Keys::Foreign(_) | Keys::List => Ok(open(id_of_name(), keys)),
+            Keys::Foreign(table) => {
+                let fingerprint = table.fingerprint().map_err(|problem| left_out(problem.into()))?;
+                Ok(open(FileId::from_fingerprint(fingerprint), keys))
+            }
+            Keys::List => Ok(open(id_of_list(path).map_err(left_out)?, keys)),
         }
     }
 
@@ -223,24 +226,5 @@ impl OpenSource<'_> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_an_id_and_a_fingerprint_is_itself() {
-        let id = |name: &str| id_of_name(OsStr::new(name)).fingerprint();
-        for name in ["0x0123456789abcdef", "0x0123456789abcdef.keys", "0x0123456789abcdef.parquet.keys"] {
-            assert_eq!(id(name), 0x0123_4567_89ab_cdef, "{name}");
-        }
-        let hashed =
-            ["0x123", "0x0123456789abcdef0", "0x0123456789abcdeg.keys", "000001.sst", "a-name-of-more-than-16.b"];
-        for name in hashed {
-            assert_eq!(id(name), KeyHasher::default().hash(name.as_bytes()).get(), "{name}");
-        }
-        assert!(parse_fingerprint("0x+123456789abcdef").is_err() && parse_id("").is_err());
     }
 }

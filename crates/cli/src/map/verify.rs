@@ -46,6 +46,8 @@ const MAX_PROBLEMS: usize = 100;
 pub(super) struct VerifyMaps {
     sound: bool,
     maps: Vec<VerifiedMap>,
+    /// Files that the maps contradict each other about.
+    contradictions: Vec<String>,
     /// Files that were passed, and that no map covers.
     not_covered: Vec<String>,
     left_out: Vec<LeftOut>,
@@ -97,6 +99,7 @@ pub(super) fn run(
     let (opened, mut left_out) = OpenMap::open_all(&args.maps);
     let sources = args.files.sources()?;
     let bar = progress::bytes("verifying maps", opened.iter().map(|map| map.file.length).sum());
+    let contradictions: Vec<_> = OpenMap::contradictions(&opened, &HashMap::new()).into_values().collect();
     let mut maps = Vec::new();
     for map in &opened {
         maps.push(VerifiedMap::new(map, &bar)?);
@@ -120,8 +123,9 @@ pub(super) fn run(
     }
     drop(progress);
     let is_sound = |map: &VerifiedMap| map.problems.is_empty() && map.lost_keys == 0;
-    let outcome = LeftOut::outcome(&left_out).max(Outcome::from_sound(maps.iter().all(is_sound)));
-    Ok((outcome, VerifyMaps { sound: outcome == Outcome::Yes, maps, not_covered, left_out }))
+    let is_sound = contradictions.is_empty() && maps.iter().all(is_sound);
+    let outcome = LeftOut::outcome(&left_out).max(Outcome::from_sound(is_sound));
+    Ok((outcome, VerifyMaps { sound: outcome == Outcome::Yes, maps, contradictions, not_covered, left_out }))
 }
 
 /// Looks up the keys of a file in the maps that cover it. Returns whether there are any.
@@ -299,6 +303,7 @@ impl fmt::Display for VerifiedMap {
 impl fmt::Display for VerifyMaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.maps.iter().try_for_each(|map| write!(f, "{map}"))?;
+        self.contradictions.iter().try_for_each(|contradiction| writeln!(f, "{contradiction}"))?;
         for line in LeftOut::lines(&self.left_out, "not checked") {
             writeln!(f, "{line}")?;
         }

@@ -132,6 +132,7 @@ impl<'a> Group<'a> {
 /// Returns advice about a table, and the commands that help.
 fn advice(path: &Path, overview: &Overview) -> (&'static str, &'static [Step]) {
     let is_sidecar_kept = || Replaces::SIDECAR.check(&sidecar_path(path)).is_err();
+    let is_own = ["table", "filter block", "range filter", "sidecar"].contains(&overview.format.as_str());
     match (overview.state, overview.format == "table") {
         (State::Unread, _) => ("Check the permissions of the file, and its disk.", &[VERIFY]),
         (State::Damaged, true) if overview.beyond_filters == Damage::Whole => {
@@ -151,9 +152,14 @@ fn advice(path: &Path, overview: &Overview) -> (&'static str, &'static [Step]) {
             "If only the filter is damaged, compact the table in its engine; otherwise restore the file from a backup.",
             &[VERIFY],
         ),
-        (State::Unusable, _) => {
-            ("Pass what the filter needs, such as --secret-seed-file or --comparator, or build a new one.", &[INSPECT])
+        (State::Unusable, _) if is_own => {
+            ("Pass what the filter needs, such as --secret-seed-file, or build a new one.", &[INSPECT])
         }
+        (State::Unusable, _) => (
+            "If the reason names an option or a comparator, pass it (--comparator). Otherwise, set one of the engine's own \
+             filter policies, and compact the table.",
+            &[INSPECT],
+        ),
         (State::Missing, true) => ("Build a filter next to the table.", &[REBUILD]),
         (State::Missing, false) => ("Set a filter policy in the engine, and compact the table.", &[INSPECT]),
         (State::Stale, true) => ("Replace the sidecar, or delete it.", &[REBUILD]),

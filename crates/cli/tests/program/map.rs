@@ -5,11 +5,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::FileMap;
 
-use crate::common::{Place, flip, lines, names, run};
+use crate::common::{Place, flip, lines, names, program, run};
 
 const FOREIGN: &str = "../interop/fixtures";
 
@@ -59,7 +60,7 @@ fn a_map_of_tables_finds_each_key_in_its_table() {
 }
 
 #[test]
-fn an_engine_loads_the_map_with_the_printed_id_and_finds_lists_by_their_names() {
+fn an_engine_loads_the_map_with_the_printed_id_and_finds_lists_by_names_that_are_ids() {
     let place = Place::new();
     let lists = write_lists(&place, "lists", 1..3, 500);
     place.write("lists/0x0123456789abcdef.keys", "other\n");
@@ -69,7 +70,11 @@ fn an_engine_loads_the_map_with_the_printed_id_and_finds_lists_by_their_names() 
     let id = FileId::from_fingerprint(u64::from_str_radix(id, 16).unwrap());
     let filters = Filters::default();
     let map = FileMap::load(fs::read(map).unwrap(), &filters, id).unwrap();
-    let named = |name: &str| FileId::from_fingerprint(KeyHasher::default().hash(name.as_bytes()).get());
+    let hash = |bytes: &[u8]| KeyHasher::default().hash(bytes).get();
+    let named = |name: &str| {
+        let contents = hash(&fs::read(format!("{lists}/{name}")).unwrap()).to_le_bytes();
+        FileId::from_fingerprint(hash(&[name.as_bytes(), &contents].concat()))
+    };
     let fingerprint = FileId::from_fingerprint(0x0123_4567_89ab_cdef);
     for (file, key) in [(named("001.keys"), "1-499"), (named("002.keys"), "2-0"), (fingerprint, "other")] {
         let file = map.index().local_id(file).unwrap();
@@ -105,7 +110,7 @@ fn partial_and_merged_maps_have_the_bytes_of_one_build() {
 }
 
 #[test]
-fn a_merge_drops_files_by_id_by_name_and_those_that_are_gone() {
+fn a_merge_drops_files_by_id_and_those_that_are_gone() {
     let place = Place::new();
     let lists = write_lists(&place, "lists", 0..4, 50);
     let map = place.text("a.map");
@@ -119,7 +124,6 @@ fn a_merge_drops_files_by_id_by_name_and_those_that_are_gone() {
         (merged["covered_files"].as_u64().unwrap(), covered("001"), covered("002"))
     };
     assert_eq!(merge(&[]), (4, true, true));
-    assert_eq!(merge(&["--drop", "001.keys"]), (3, false, true));
     let info = json(&["map", "info", &map, "--files", "--key-lists", &format!("{lists}/002.keys")], 0);
     let files = info["maps"][0]["files"].as_array().unwrap().clone();
     let id = files.iter().find(|file| !file["path"].is_null()).unwrap()["file_id"].as_str().unwrap();
@@ -127,7 +131,8 @@ fn a_merge_drops_files_by_id_by_name_and_those_that_are_gone() {
     assert_eq!(merge(&["--keep-only", id]), (1, false, true));
     fs::remove_file(place.path("lists/001.keys")).unwrap();
     assert_eq!(merge(&["--key-lists", &lists]), (3, false, true));
-    let nothing = run(&["map", "merge", &map, "--out", &place.text("none"), "--keep-only", "5.keys"]).expect_code(2);
+    let nothing =
+        run(&["map", "merge", &map, "--out", &place.text("none"), "--keep-only", "0x0000000000000005"]).expect_code(2);
     assert!(nothing.stderr.contains("no map covers 0x") && nothing.stderr.contains("no covered file is kept"));
 }
 
@@ -361,14 +366,15 @@ fn a_key_that_a_map_does_not_find_is_named() {
     let place = Place::new();
     let lists = write_lists(&place, "lists", 0..2, 100);
     let map = place.text("a.map");
+    let stated = place.write("lists/0x0000000000000001.keys", "1-5\n");
     run(&["map", "build", "--key-lists", &lists, "--out", &map, "--bits", "40"]).expect_code(0);
-    // The name stands for other contents now.
-    place.write("lists/001.keys", "1-5\nnew key\n");
+    // The id that the name states stands for other contents now.
+    place.write("lists/0x0000000000000001.keys", "1-5\nnew key\n");
     place.write("lists/007.keys", "uncovered\n");
     let verified = json(&["map", "verify", &map, "--key-lists", &lists], 1);
     let lost = &verified["maps"][0]["lost"][0];
     assert_eq!((&lost["key"], &lost["lost_keys"]), (&"new key".into(), &1.into()));
-    assert_eq!(lost["path"], format!("{lists}/001.keys"));
+    assert_eq!(lost["path"], stated);
     assert_eq!(verified["not_covered"][0], format!("{lists}/007.keys"));
 }
 
@@ -388,7 +394,7 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
 }
 
 #[test]
-fn tables_of_other_engines_are_covered_by_their_names_unless_they_have_range_tombstones() {
+fn tables_of_other_engines_are_covered_unless_they_have_range_tombstones() {
     let place = Place::new();
     let [rocksdb, leveldb, tombstones] =
         ["rocksdb/11.8-bloom-7-keys.sst", "leveldb/6000-keys.ldb", "rocksdb/11.8-range-tombstones.sst"]
@@ -422,10 +428,97 @@ fn only_a_map_is_replaced_and_only_if_that_is_wished() {
     run(&["map", "build", &tables, "--out", &map]).expect_code(0);
     run(&["map", "build", &tables, "--out", &map]).expect_error("already exists");
     run(&["map", "merge", &map, "--out", &map]).expect_error("already exists");
-    run(&["map", "merge", &map, "--out", &map, "--overwrite"]).expect_code(0);
+    let copy = place.text("copy.map");
+    fs::copy(&map, &copy).unwrap();
+    run(&["map", "merge", &copy, "--out", &map, "--overwrite"]).expect_code(0);
     run(&["map", "verify", &map, "--tables", &tables]).expect_code(0);
     run(&["map", "build", "--key-lists", "-", "--out", &text]).expect_error("already exists");
-    run(&["map", "build", "--key-lists", "-", "--out", &place.text("b")]).expect_error("its name is its id");
+    run(&["map", "build", "--key-lists", "-", "--out", &place.text("b")]).expect_error("its id needs a name");
+}
+
+/// Engines number the files of each database from 1, and a list of keys is written anew under its name.
+// promise: file-maps
+#[test]
+fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
+    let place = Place::new();
+    let fixtures =
+        ["leveldb/6000-keys.ldb", "leveldb/lengths.ldb", "rocksdb/7.8-bloom-fv5.sst", "rocksdb/11.8-bloom-fv5.sst"];
+    let [one, two] = ["one", "two"].map(|database| {
+        fs::create_dir(place.path(database)).unwrap();
+        place.text(database)
+    });
+    for (fixture, to) in fixtures.iter().zip(["one/000005.ldb", "two/000005.ldb", "one/000007.sst", "two/000007.sst"]) {
+        fs::copy(format!("{FOREIGN}/{fixture}"), place.path(to)).unwrap();
+    }
+    let map = place.text("a.map");
+    run(&["map", "build", &one, "--out", &map]).expect_code(0);
+    let probed = json(&["map", "probe", &map, "--key", "00000000", "--tables", &two], 0);
+    assert_eq!(probed["not_covered"], serde_json::json!([format!("{two}/000005.ldb"), format!("{two}/000007.sst")]));
+    // One map can cover both databases.
+    run(&["map", "build", &one, &two, "--out", &map, "--overwrite"]).expect_code(0);
+    let verified = json(&["map", "verify", &map, "--tables", &one, &two], 0);
+    assert_eq!((&verified["maps"][0]["files_checked"], &verified["not_covered"]), (&4.into(), &serde_json::json!([])));
+
+    let list = place.write("a.keys", "old\n");
+    run(&["map", "build", "--key-lists", &list, "--out", &map, "--overwrite"]).expect_code(0);
+    place.write("a.keys", "new\n");
+    let probed = json(&["map", "probe", &map, "--key", "new", "--key-lists", &list], 0);
+    assert_eq!(probed["not_covered"][0], list.as_str());
+}
+
+// promise: file-maps
+#[test]
+fn a_file_that_maps_contradict_each_other_about_may_have_every_key() {
+    let place = Place::new();
+    let [a, b, out] = ["a.map", "b.map", "out.map"].map(|name| place.text(name));
+    let list = place.text("0x0000000000000001.keys");
+    for (map, keys) in [(&a, "one\n"), (&b, "two\nthree\n")] {
+        fs::write(&list, keys).unwrap();
+        run(&["map", "build", "--key-lists", &list, "--out", map, "--bits", "24"]).expect_code(0);
+    }
+    let words = "two files have this id";
+    let probe = ["map", "probe", &a, &b, "--key", "two", "--key-lists", &list];
+    let probed = run(&probe).expect_code(1);
+    assert_eq!(probed.stdout, format!("two\t1\t{list}\n"));
+    assert!(probed.stderr.contains(&format!("{list}: file 0x0000000000000001: expected")), "{}", probed.stderr);
+    let report = json(&probe, 1);
+    assert_eq!((&report["covered_files"], &report["not_covered"][0]), (&0.into(), &list.as_str().into()));
+    assert!(report["contradictions"][0].as_str().unwrap().contains(words), "{report}");
+    let verified = run(&["map", "verify", &a, &b]).expect_code(1).stdout;
+    assert!(verified.contains(words), "{verified}");
+    run(&["map", "verify", &a]).expect_code(0);
+    run(&["map", "merge", &a, &b, "--out", &out]).expect_error("b.map: file 0x0000000000000001");
+    assert!(!Path::new(&out).exists());
+}
+
+#[test]
+fn a_pipe_named_like_a_table_is_left_out_of_lists() {
+    let place = Place::new();
+    let lists = write_lists(&place, "lists", 0..1, 5);
+    for name in ["000001.sst", "000001.sst.filter", "0x0000000000000001.keys"] {
+        let pipe = place.path("lists").join(name);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let map = place.text(&format!("{name}.map"));
+        for path in [&lists, pipe.to_str().unwrap()] {
+            let mut command = Command::new("timeout");
+            command.arg("60").arg(program().get_program()).args([
+                "map",
+                "build",
+                "--overwrite",
+                "--out",
+                &map,
+                "--key-lists",
+                path,
+            ]);
+            let output = command.output().unwrap();
+            // Other entries of a directory that are no files are not listed at all.
+            let is_listed = !name.ends_with(".keys") || *path != *lists;
+            let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert_eq!(output.status.code(), Some(if is_listed { 2 } else { 0 }), "{text}");
+            assert!(!is_listed || text.contains("expected a regular file"), "{text}");
+        }
+        fs::remove_file(pipe).unwrap();
+    }
 }
 
 #[test]

@@ -131,6 +131,140 @@ fn what_only_looks_like_a_temporary_file_is_not_removed() {
     assert_eq!(fs::read_to_string(place.path("tables/.sstfilter-notes.tmp")).unwrap(), "mine");
 }
 
+/// Texts, and a file of chance, that end like files of this program by their magic number of two bytes alone.
+fn look_alikes() -> Vec<Vec<u8>> {
+    let mut all: Vec<_> = ["SMITH", "SMALL", "SLATE", "SPAIN", "SPORT", "SFORZA", "PLASMIDS", "1SFax!", "ASPIC!"]
+        .into_iter()
+        .map(|last| format!("ADAMS\nBROWN\nCLARK\nDAVIS\nEVANS\nGREEN\nJONES\n{last}\n").into_bytes())
+        .collect();
+    for magic in ["SM", "SL", "SF", "SP"] {
+        for version in [1, 0x11, 0x41] {
+            let noise = (0..2_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24).to_le_bytes()[0]);
+            let end = [&[version], magic.as_bytes(), b"\n\n\n\n"].concat();
+            all.push(noise.chain(end).collect());
+        }
+    }
+    all
+}
+
+// promise: whole-tables
+#[test]
+fn a_file_that_ends_with_a_magic_number_is_neither_replaced_nor_called_damaged() {
+    let place = Place::new();
+    let (tables, keys) = (place.build(10, &[]), place.write("keys", "a\nb\n"));
+    let [table, map, slice] = [format!("{tables}/000001.sst"), place.text("a.map"), place.text("slice")];
+    let id = ["--id", "0x0000000000000001"];
+    run(&[&["map", "build", "--key-lists", &keys, "--out", &map], &id[..]].concat()).expect_code(0);
+    run(&[&["map", "build", "--key-lists", &keys, "--out", &slice, "--slice", "0/1"], &id[..]].concat()).expect_code(0);
+    for (number, bytes) in look_alikes().into_iter().enumerate() {
+        let out = &place.write(&format!("tables/text-{number}"), &bytes);
+        let writing: [&[&str]; 8] = [
+            &["map", "build", "--key-lists", &keys],
+            &["map", "build", "--key-lists", out],
+            &["map", "build", "--key-lists", &keys, "--slice", "0/1", "--id", "0x0000000000000002"],
+            &["map", "merge", &map],
+            &["map", "join", &slice],
+            &["filter", "build", "--keys", &keys],
+            &["filter", "build", "--keys", out],
+            &["filter", "extract", &table],
+        ];
+        for command in writing {
+            run(&[command, &["--out", out, "--overwrite"]].concat()).expect_error("was not written by this command");
+        }
+        assert!(fs::read(out).unwrap() == bytes, "{out}");
+        let told = run(&["verify", out]).expect_code(1).stdout;
+        assert!(told.contains("neither a table nor a filter block"), "{told}");
+    }
+    for command in ["verify", "inspect", "report"] {
+        run(&[command, &tables]).expect_code(0);
+    }
+}
+
+/// A flipped bit leaves a file recognizable, whatever its name.
+#[test]
+fn own_files_are_replaced_and_damaged_ones_are_called_damaged() {
+    let place = Place::new();
+    let keys = place.write("keys", "a\nb\n");
+    let out = place.text("block");
+    let build = || run(&["filter", "build", "--keys", &keys, "--out", &out, "--overwrite"]);
+    build().expect_code(0);
+    let block = fs::read(&out).unwrap();
+    for bit in (8 * (block.len() - 32)..8 * block.len()).filter(|bit| ![26, 27].contains(&(bit / 8 + 32 - block.len())))
+    {
+        let mut damaged = block.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&out, damaged).unwrap();
+        let told = run(&["verify", &out]).expect_code(1).stdout;
+        assert!(!told.contains("neither a table"), "bit {bit}: {told}");
+    }
+    build().expect_code(0);
+    assert!(fs::read(&out).unwrap() == block);
+}
+
+// promise: whole-tables
+#[test]
+fn no_command_replaces_what_it_reads() {
+    let place = Place::new();
+    let keys = place.write("keys", "a\n");
+    let [map, slice] = ["a.map", "slice"].map(|name| place.text(name));
+    let slices = ["--slice", "0/1", "--id", "0x0000000000000001"];
+    run(&["map", "build", "--key-lists", &keys, "--out", &map]).expect_code(0);
+    run(&[&["map", "build", "--key-lists", &keys, "--out", &slice][..], &slices].concat()).expect_code(0);
+    let block = place.text("block");
+    run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
+    let linked = place.text("linked.map");
+    symlink(&map, &linked).unwrap();
+    let writing: [(&[&str], &str); 5] = [
+        (&["map", "merge", &map], &map),
+        (&["map", "merge", &linked], &map),
+        (&["map", "build", "--key-lists", &map], &map),
+        (&[&["map", "merge", &slice][..], &slices].concat(), &slice),
+        (&["filter", "build", "--keys", &block], &block),
+    ];
+    for (command, out) in writing {
+        let before = fs::read(out).unwrap();
+        run(&[command, &["--out", out, "--overwrite"]].concat()).expect_error("");
+        assert!(fs::read(out).unwrap() == before, "{command:?}");
+    }
+    run(&["map", "merge", &map, "--out", &map, "--overwrite"]).expect_error("another file than those that are read");
+}
+
+// promise: whole-tables
+#[test]
+fn temporary_files_of_killed_runs_are_removed_unless_a_process_writes_them() {
+    let place = Place::new();
+    let tables = place.build(10, &[]);
+    let (keys, table) = (place.write("keys", "a\n"), format!("{tables}/000001.sst"));
+    let [out, page, manuals] = ["out", "page", "man"].map(|name| place.text(&format!("tables/{name}")));
+    let writing: [(&str, &[&str]); 6] = [
+        (&tables, &["map", "build", "--key-lists", &keys, "--out", &out]),
+        (&tables, &["filter", "build", "--keys", &keys, "--out", &place.text("tables/block.filter")]),
+        (&tables, &["rebuild", &table]),
+        (&page, &["report", &tables, "--out", &page]),
+        (&manuals, &["man", "--out", &manuals]),
+        (&place.text("built"), &["build", "--generate", "10", "--out", &place.text("built")]),
+    ];
+    for (directory, command) in writing {
+        fs::create_dir_all(directory).unwrap();
+        let at = |name: &str| Path::new(directory).join(name);
+        let [left, in_use, link, mine] =
+            [".sstfilter-aLeft0.tmp", ".sstfilter-inUse0.tmp", ".sstfilter-aLink0.tmp", ".sstfilter-mine.tmp"].map(at);
+        for path in [&left, &in_use, &mine] {
+            fs::write(path, "unfinished").unwrap();
+        }
+        let lock = fs::File::open(&in_use).unwrap();
+        lock.lock().unwrap();
+        if command[0] != "build" {
+            symlink(&mine, &link).unwrap();
+        }
+        run(command).expect_code(0);
+        assert!(!left.exists() && in_use.exists() && mine.exists(), "{command:?}");
+        assert_eq!(link.is_symlink(), command[0] != "build");
+        drop(lock);
+        [in_use, link, mine].iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
 type IsThere = fn(&fs::FileType) -> bool;
 
 /// Creates targets that are not regular files, each with a check that it still exists.
