@@ -487,6 +487,19 @@ mod tests {
     }
 
     #[test]
+    fn a_temporary_file_is_locked_while_it_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LocalFileSystem.create(directory.path()).unwrap();
+        let path = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+        let other = File::open(&path).unwrap();
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        drop(file);
+        assert!(other.try_lock().is_ok() && !path.exists());
+        assert!(create_locked(&path).is_ok());
+        assert_eq!(create_locked(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
     fn files_bytes_and_pointers_to_them_read_alike() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"abcde").unwrap();

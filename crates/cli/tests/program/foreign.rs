@@ -486,3 +486,32 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(0).json();
     assert_eq!(verified["files"][0]["keys_probed"], fixture["count"]);
 }
+
+/// A name of a policy is a hint: the bytes decide the kind of a filter, and the stored keys confirm it.
+// promise: other-engines
+#[test]
+fn filters_under_other_names_of_policies_are_used_and_advice_on_others_can_be_followed() {
+    let place = Place::new();
+    let keys = place.write("keys", "absent-1\nabsent-2\nabsent-3\nabsent-4\nabsent-5\nabsent-6\n");
+    let names = [
+        "leveldb/policy-goleveldb.ldb",
+        "leveldb/policy-before-1.18.ldb",
+        "leveldb/policy-own-name.ldb",
+        "rocksdb/7.8-policy-full-bloom.sst",
+        "rocksdb/7.8-policy-own-name-ribbon.sst",
+    ];
+    for name in names {
+        let table = format!("../interop/fixtures/{name}");
+        let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
+        assert!(verified["files"][0]["keys_probed"].as_u64() > Some(500), "{name}: {verified}");
+        let probe = ["probe", &table, "--keys", &keys, "--filters-only", "--json"];
+        let probed = run(&probe).expect_code(0).json();
+        assert!(probed["keys_touching_none"].as_u64() > Some(3) && probed["unusable_filters"] == 0, "{name}: {probed}");
+    }
+    let report =
+        run(&["report", "../interop/fixtures/rocksdb/11.8-order-own-order.sst", "--json"]).expect_code(0).json();
+    let remark = &report["remarks"][0];
+    let advice = remark["advice"].as_str().unwrap();
+    assert!(remark["state"] == "unusable" && advice.contains("compact the table"), "{remark}");
+    assert!(!advice.contains("build a new one") && !advice.contains("--secret-seed-file"), "{remark}");
+}

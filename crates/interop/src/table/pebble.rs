@@ -85,16 +85,8 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
     let data = properties.as_ref().map_err(Clone::clone).and_then(|properties| data_place(properties, footer));
     let filter = filter_place(&metaindex);
     let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());
-    Layout {
-        engine: Engine::Pebble,
-        metaindex,
-        properties,
-        filter,
-        unconfirmed: None,
-        rules,
-        data,
-        has_range_tombstones,
-    }
+    let unconfirmed = None;
+    Layout { engine: Engine::Pebble, metaindex, properties, filter, unconfirmed, rules, data, has_range_tombstones }
 }
 
 fn read_properties<R: RandomAccess>(
