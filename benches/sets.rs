@@ -1,5 +1,7 @@
 //! One key, or many, against 70 files: filters alone, and whole lookups of absent keys.
 
+#![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
+
 use std::hint::black_box;
 use std::sync::Arc;
 
