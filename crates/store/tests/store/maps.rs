@@ -560,3 +560,14 @@ fn keys_that_are_too_many_for_a_line_of_a_map_need_one_map() {
         assert_eq!(maintain(view, &MapPolicy::default()), 1);
     }
 }
+
+#[test]
+fn a_damaged_map_of_files_without_hashes_is_due_once() {
+    let store = FilterStore::default();
+    // Of 7 keys, so that `maintain` has no hashes of it.
+    let view = view_of(&store, &[(0, &file(&store, numbered(0..7)))]);
+    let (map, mut bytes) = write(&view);
+    bytes[0] ^= 1;
+    let damaged = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
+    assert_eq!(maintain(view.with_maps(&[damaged]).unwrap(), &MapPolicy::default()), 1);
+}
