@@ -54,6 +54,32 @@ fn tables_of_equal_layout_differ_in_any_of_their_blocks() {
     assert_eq!(all.len(), 101);
 }
 
+/// A table of one block would otherwise rest on its 32 bits.
+#[test]
+fn tables_whose_only_blocks_have_one_checksum_differ() {
+    let suffix = [1, 0, 0, 0, 0, 0, 0, 0];
+    let table = |key: &[u8]| leveldb_table(&[[key, &suffix].concat(), [&[0xff], &suffix[..]].concat()]);
+    let (one, mut other) = (*b"aaaaa", *b"aaaaa");
+    // A multiple of the polynomial of CRC32C, whose highest power is the lowest bit of the first byte.
+    for bit in (0..33).filter(|bit| 0x1_1edc_6f41_u64 >> (32 - bit) & 1 == 1) {
+        other[bit / 8] ^= 1 << (bit % 8);
+    }
+    let data_bytes = 40;
+    let [one, other] = [one, other].map(|key| table(&key));
+    assert!(one[..data_bytes] != other[..data_bytes]);
+    assert_eq!(data_checksum(&one), data_checksum(&other), "the blocks have one checksum");
+    assert_ne!(fingerprint(one), fingerprint(other));
+}
+
+/// The checksum of the first block.
+fn data_checksum(table: &Bytes) -> Vec<u8> {
+    let report = Table::open(table.clone()).expect("a table").verify();
+    assert!(report.is_sound(), "{report:?}");
+    let end = usize::try_from(report.blocks.iter().find(|block| block.offset == 0).expect("a block").bytes);
+    let end = end.expect("small");
+    table[end - 4..end].to_vec()
+}
+
 #[test]
 fn a_table_whose_properties_or_index_are_damaged_has_no_fingerprint() {
     let bytes = fs::read("fixtures/leveldb/lengths.ldb").expect("a table");
