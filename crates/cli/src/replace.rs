@@ -108,7 +108,7 @@ pub(crate) fn write_with<T>(
 ) -> anyhow::Result<T> {
     let context = || format!("cannot write {}", path_name(path));
     let directory = directory_of(path);
-    remove_leftovers(directory)?;
+    remove_leftovers(directory).with_context(context)?;
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
     let filled = fill(&mut file).and_then(|filled| file.sync().map(|()| filled)).with_context(context)?;
