@@ -302,8 +302,6 @@ pub struct OrderedKeyHashes {
     parts: KeyParts,
     /// The state of each extractor.
     seen: Vec<Seen>,
-    /// The only hash of a key without extractors.
-    whole: [KeyHash; 1],
     all: Vec<KeyHash>,
     new: Vec<KeyHash>,
     has_keys: bool,
@@ -377,8 +375,7 @@ impl OrderedKeyHashes {
     #[must_use]
     pub fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
         let seen = vec![Seen::default(); parts.extractors.len()];
-        let (whole, all, new) = ([KeyHash::from_well_mixed(0)], Vec::new(), Vec::new());
-        Self { hasher, parts, seen, whole, all, new, has_keys: false, has_bare_hashes: false }
+        Self { hasher, parts, seen, all: Vec::new(), new: Vec::new(), has_keys: false, has_bare_hashes: false }
     }
 
     /// Hashes the next key. Adjacent keys share parts, and a part that the previous key has added need not be buffered
@@ -386,15 +383,15 @@ impl OrderedKeyHashes {
     #[inline]
     pub fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
         self.has_keys = true;
-        if !self.parts.are_whole_keys() {
-            return self.parts_of(key);
+        self.all.clear();
+        if self.parts.are_whole_keys() {
+            self.all.push(self.hasher.hash(key));
+            return HashesOfKey { all: &self.all, new: &self.all };
         }
-        self.whole = [self.hasher.hash(key)];
-        HashesOfKey { all: &self.whole, new: &self.whole }
+        self.parts_of(key)
     }
 
     fn parts_of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
-        self.all.clear();
         self.new.clear();
         if self.parts.whole_keys {
             let hash = self.hasher.hash(key);

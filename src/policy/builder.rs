@@ -204,8 +204,7 @@ struct Estimate {
 }
 
 impl Estimate {
-    fn renew<K: Kind>(&mut self, job: &Job<K>, keys: usize) {
-        let keys = keys as u64;
+    fn renew<K: Kind>(&mut self, job: &Job<K>, keys: u64) {
         if !K::IS_STREAMED && keys >= self.renewed_at {
             *self = Self { bytes: job.block_bytes(keys), renewed_at: keys + keys / 64 + 1 };
         }
@@ -310,7 +309,7 @@ impl<K: Kind> KindBuilder<K> {
                 if hashes.last() != Some(&hash) {
                     hashes.push(hash);
                 }
-                estimate.renew(&self.job, hashes.len());
+                estimate.renew(&self.job, hashes.len() as u64);
             }
         }
     }
@@ -332,7 +331,7 @@ impl<K: Kind> KindBuilder<K> {
                     let is_repeated = run.first() == hashes.last();
                     hashes.extend_from_slice(&run[usize::from(is_repeated)..]);
                 }
-                estimate.renew(&self.job, hashes.len());
+                estimate.renew(&self.job, hashes.len() as u64);
             }
         }
     }

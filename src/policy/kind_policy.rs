@@ -349,29 +349,17 @@ impl FixedPolicy {
     }
 }
 
-impl From<BlockedBloomKind> for FixedPolicy {
-    fn from(kind: BlockedBloomKind) -> Self {
-        Self::new(AnyKind::BlockedBloom(kind))
-    }
+macro_rules! from_kinds {
+    ($($any:ident($kind:ident)),*) => {$(
+        impl From<$kind> for FixedPolicy {
+            fn from(kind: $kind) -> Self {
+                Self::new(AnyKind::$any(kind))
+            }
+        }
+    )*};
 }
 
-impl From<RibbonKind> for FixedPolicy {
-    fn from(kind: RibbonKind) -> Self {
-        Self::new(AnyKind::Ribbon(kind))
-    }
-}
-
-impl From<BinaryFuseKind> for FixedPolicy {
-    fn from(kind: BinaryFuseKind) -> Self {
-        Self::new(AnyKind::BinaryFuse(kind))
-    }
-}
-
-impl From<LineRibbonKind> for FixedPolicy {
-    fn from(kind: LineRibbonKind) -> Self {
-        Self::new(AnyKind::LineRibbon(kind))
-    }
-}
+from_kinds!(BlockedBloom(BlockedBloomKind), Ribbon(RibbonKind), BinaryFuse(BinaryFuseKind), LineRibbon(LineRibbonKind));
 
 impl Default for FixedPolicy {
     fn default() -> Self {

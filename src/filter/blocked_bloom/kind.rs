@@ -70,7 +70,7 @@ impl BlockedBloomKind {
     fn of_rate(rate: FalsePositiveRate, probes: Option<u8>) -> Result<Self, ConfigError> {
         let rate_at = |size| {
             // The best number of probes depends on the size, so each size that is tried has its own.
-            let shape = BloomShape::with_probes(RATE_KEYS, size, probes.unwrap_or_else(|| probes_for(size)));
+            let shape = BloomShape::with_settings(RATE_KEYS, size, probes.unwrap_or_else(|| probes_for(size)), |_| 1);
             shape.map_or(1.0, |shape| shape.expected_fpr(RATE_KEYS))
         };
         let size = BitsPerKey::smallest_where(|size| rate_at(size) <= rate.get());
@@ -101,8 +101,8 @@ impl BlockedBloomKind {
     /// a rate become larger.
     pub(crate) fn shrinkable(self) -> Self {
         let probes = probes_for(BitsPerKey::from_millibits(self.size.millibits() * 2 / 3).unwrap_or(self.size));
-        let with_fewer = |kind: Self| kind.with_probes(probes).unwrap_or(kind);
-        if self.probes.is_some() { self } else { with_fewer(self) }.foldable()
+        let kind = if self.probes.is_some() { Ok(self) } else { self.with_probes(probes) };
+        kind.unwrap_or(self).foldable()
     }
 
     /// Sets the number of probes. The default is the number with the lowest rate at the size
@@ -151,12 +151,9 @@ impl Kind for BlockedBloomKind {
 
     fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {
         let probes = self.probes.unwrap_or_else(|| probes_for(self.size));
-        let shape = BloomShape::with_probes(keys, self.size, probes).ok_or(FallbackReason::TooManyKeys)?;
-        let factor = self.factor.unwrap_or_else(|| {
-            let pays = |factor: &u32| shape.lines().count() >= MIN_MULTIPLES * u64::from(*factor);
-            FACTORS.into_iter().find(pays).unwrap_or(1)
-        });
-        shape.in_multiples_of(factor).ok_or(FallbackReason::TooManyKeys)
+        let pays = |lines| FACTORS.into_iter().find(|&factor| lines >= MIN_MULTIPLES * u64::from(factor)).unwrap_or(1);
+        let factor = |lines| self.factor.unwrap_or_else(|| pays(lines));
+        BloomShape::with_settings(keys, self.size, probes, factor).ok_or(FallbackReason::TooManyKeys)
     }
 
     fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<BloomBits> {

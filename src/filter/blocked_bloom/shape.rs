@@ -36,20 +36,16 @@ pub(crate) struct BloomShape {
 impl BloomShape {
     /// Returns the shape for `keys` keys at `size`: rounded up, at least one line. `None` beyond the format's limit.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Option<Self> {
-        Self::with_probes(keys, size, probes_for(size))
+        Self::with_settings(keys, size, probes_for(size), |_| 1)
     }
 
-    /// Returns the shape with 1 to 16 probes.
-    pub(super) fn with_probes(keys: u64, size: BitsPerKey, probes: u8) -> Option<Self> {
+    /// Returns the shape with 1 to 16 probes whose number of lines is a multiple of `factor` of that number.
+    pub(super) fn with_settings(keys: u64, size: BitsPerKey, probes: u8, factor: impl Fn(u64) -> u32) -> Option<Self> {
         // A product beyond 64 bits is beyond the format's limit, too.
         let millibits = keys.checked_mul(size.millibits().into())?;
-        Self { lines: Lines::new(millibits.div_ceil(LINE_BYTES as u64 * 8 * 1_000).max(1)), probes }.in_multiples_of(1)
-    }
-
-    /// Rounds the number of lines up to a multiple of `factor`. `None` beyond the format's limit.
-    pub(super) fn in_multiples_of(self, factor: u32) -> Option<Self> {
-        let lines = self.lines.count().next_multiple_of(factor.into());
-        (lines <= MAX_LINES).then(|| Self { lines: Lines::new(lines), ..self })
+        let lines = millibits.div_ceil(LINE_BYTES as u64 * 8 * 1_000).max(1);
+        let lines = lines.next_multiple_of(factor(lines).into());
+        (lines <= MAX_LINES).then(|| Self { lines: Lines::new(lines), probes })
     }
 
     /// Probes a filter that is not kept open. `None` where [`decode`](FilterShape::decode) fails, except that the salt
