@@ -68,9 +68,8 @@ pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
     /// Returns whether `keys` keys are expected to set more than 70 % of the bits. Blocked and standard Bloom filters
     /// of any size are planned for at most 64 %. `false` for kinds without bits of a key.
     fn is_overfull(&self, keys: u64) -> bool {
-        let bits_set = u128::from(keys) * u128::from(self.bits_of_key().unwrap_or(0));
-        // `x` times as many set as there are bits leave e^-x of these clear: 30 % for 1.2.
-        bits_set * 10 > u128::from(self.payload_bytes()) * 8 * 12
+        // `x` times as many set as there are bits leave e^-x of these clear: 30 % for 1.2, or 9.6 for each byte.
+        u128::from(keys) * u128::from(self.bits_of_key().unwrap_or(0)) * 10 > u128::from(self.payload_bytes()) * 96
     }
 
     /// Returns the shape's fields for a trailer.

@@ -37,8 +37,7 @@ impl Rules {
     pub(super) fn of<K: Kind>(kind: &K) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
         let (min_keys, headroom) = (K::DEFAULT_MIN_KEYS, Headroom::default());
-        let (is_self_checked, is_shrinkable) = (false, false);
-        Self { is_self_checked, min_keys, max_keys: MAX_KEYS, fallback_size, is_shrinkable, headroom }
+        Self { is_self_checked: false, min_keys, max_keys: MAX_KEYS, fallback_size, is_shrinkable: false, headroom }
     }
 
     /// The kind to fall back to. If it will shrink, it keeps its probes and so its rate.
@@ -154,8 +153,7 @@ impl<K: Kind> Job<K> {
         let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
-        let expected = context.expected_keys;
-        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, expected, added: 0, state })
+        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
     }
 
     /// Returns the job of building a blocked Bloom filter instead.
@@ -178,8 +176,6 @@ struct KindBuilder<K: Kind> {
     parts: Option<Box<OrderedKeyHashes>>,
     /// Detects a panic in user code: the hash function or an extractor.
     interruption: Interruption,
-    /// The announced number of keys.
-    expected: Option<u64>,
     /// Keys added, repetitions included.
     added: u64,
     state: State<K>,
@@ -249,7 +245,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let elapsed = stopwatch();
-        let Self { mut job, parts, interruption, expected, added, state, .. } = *self;
+        let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
             // A filter that may lack a key would hide it, so the file gets none.
             return job.without_filter(FallbackReason::Panicked, 0);
@@ -266,7 +262,6 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
             }
             State::Buffering { hashes, .. } => job.build(hashes),
         };
-        built.report.expected_keys = expected;
         built.report.keys_added = added;
         built.report.unstable_extractors = unstable_extractors;
         built.report.finish_time = elapsed();

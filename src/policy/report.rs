@@ -50,8 +50,6 @@ pub struct BuildReport {
     pub used: Option<KindId>,
     /// Why they differ.
     pub reason: FallbackReason,
-    /// The announced number of keys ([`BuildContext::expected_keys`](crate::BuildContext::expected_keys)).
-    pub expected_keys: Option<u64>,
     /// Keys added, repetitions included.
     pub keys_added: u64,
     /// Distinct keys. Bloom filters drop only adjacent repetitions, which covers a sorted file.
@@ -83,7 +81,6 @@ impl BuildReport {
             requested,
             used: None,
             reason: FallbackReason::None,
-            expected_keys: None,
             keys_added: 0,
             distinct_keys: 0,
             attempts: 0,

@@ -443,9 +443,9 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
 
 /// Recognizes a file by its last [`END_BYTES`] or more.
 ///
-/// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does not:
-/// a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped, or
-/// the file is named as a filter: then the file is damaged. Any other file is not recognized.
+/// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does
+/// not: a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped,
+/// or the file is named as a filter: then the file is damaged. Any other file is not recognized.
 pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Look {
     let look = look_at_magic(end);
     let has_short_magic = !matches!(look, Look::Table | Look::Sidecar | Look::Foreign(_));

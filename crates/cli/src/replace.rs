@@ -3,8 +3,8 @@
 //! A file appears whole or not at all. An existing file is replaced only if it is a regular file; a link is neither
 //! followed nor replaced. Otherwise, `--out /dev/full` would turn the device into a file. And it is replaced only if
 //! its checksums show that this program wrote it: other programs number their tables in the same way, and a text may
-//! end with a magic number. No input is replaced, whoever wrote it. A sidecar of 0 bytes, as after a crash, may be replaced, because nothing is lost.
-//! Nothing proves the origin of a sidecar that was cut short.
+//! end with a magic number. No input is replaced, whoever wrote it. A sidecar of 0 bytes, as after a crash, may be
+//! replaced, because nothing is lost. Nothing proves the origin of a sidecar that was cut short.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileType, TryLockError};

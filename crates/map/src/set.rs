@@ -133,9 +133,9 @@ impl<D: AsRef<[u8]>> MapSet<D> {
 ///
 /// This is where the rule of maps is kept: **a file may be skipped only if one of the maps covers it, and says that it
 /// lacks the key.** A map may cover files that the store no longer has. A file that several maps cover is judged by the
-/// first, even if the page that a lookup needs is damaged there and sound in another one. But if two maps record numbers
-/// of entries of it that one file cannot have, one of them is of another file with this id, and neither
-/// [covers it](Self::contradictions). For each key, search
+/// first, even if the page that a lookup needs is damaged there and sound in another one. But if two maps record
+/// numbers of entries of it that one file cannot have, one of them is of another file with this id, and neither [covers
+/// it](Self::contradictions). For each key, search
 ///
 /// - the files that no map covers: [`uncovered`](Self::uncovered);
 /// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of

@@ -130,8 +130,8 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Pages<'_, R> {
         }
     }
 
-    /// Verifies the entries of a page whose checksum was compared. Returns the numbers of entries, of lists, and of lines
-    /// that have overflowed.
+    /// Verifies the entries of a page whose checksum was compared. Returns the numbers of entries, of lists, and of
+    /// lines that have overflowed.
     fn verify_entries(
         &mut self,
         bytes: &[u8],

@@ -89,9 +89,9 @@ pub struct BuiltFilters {
     hashes: Option<Vec<KeyHash>>,
 }
 
-/// Builds new filters for an existing table, as a [`FileFilterBuilder`] does for a new file. Add all of the table's keys,
-/// deleted keys too, and all of its range tombstones: the sidecar replaces the table's own description. Nothing notices a
-/// forgotten tombstone, and the keys that it deletes come back.
+/// Builds new filters for an existing table, as a [`FileFilterBuilder`] does for a new file. Add all of the table's
+/// keys, deleted keys too, and all of its range tombstones: the sidecar replaces the table's own description. Nothing
+/// notices a forgotten tombstone, and the keys that it deletes come back.
 pub type SidecarBuilder = FileFilterBuilder<TableIdentity>;
 
 /// The finished filters of a [sidecar](super::FilterStore::sidecar_builder).
@@ -311,8 +311,9 @@ impl Started {
             after_start = [start, b"\0"].concat();
             [end, &after_start]
         };
-        self.metadata.range_tombstones.include(start);
-        self.metadata.range_tombstones.include(end);
+        let deleted = self.metadata.range_tombstones.get_or_insert_with(|| KeyBounds::Empty.into());
+        deleted.include(start);
+        deleted.include(end);
     }
 
     const fn builds_nothing(&self) -> bool {
@@ -454,8 +455,7 @@ impl BuiltFilters {
     #[must_use]
     pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
         let own = &self.metadata;
-        let is_of_file =
-            own.file == metadata.file && own.hash == metadata.hash && own.range_tombstones == KeyBounds::Empty;
+        let is_of_file = own.file == metadata.file && own.hash == metadata.hash && own.range_tombstones.is_none();
         let is_checked = own.hash_check == metadata.hash_check && own.known_keys() == metadata.known_keys();
         let section = metadata.ranges().filter(|section| section.check(&block).is_ok());
         if let Some(section) = section.filter(|_| is_of_file && is_checked && own.ranges().is_none()) {

@@ -90,7 +90,7 @@ pub struct FilterMetadata {
     pub(crate) bounds: KeyBounds,
     pub(crate) keys_added: u64,
     /// The keys that range tombstones delete: from the first up to but excluding the second.
-    pub(crate) range_tombstones: KeyBounds,
+    pub(crate) range_tombstones: Option<Box<KeyBounds>>,
     /// For each extractor that returns a part for neither the smallest nor the largest key, the first key that has a
     /// part.
     pub(crate) witnesses: Vec<Box<[u8]>>,
@@ -286,7 +286,7 @@ impl FilterMetadata {
             range_extractor: None,
             bounds,
             keys_added: 0,
-            range_tombstones: KeyBounds::Empty,
+            range_tombstones: None,
             witnesses: Vec::new(),
             sections: Vec::new(),
         }
@@ -305,7 +305,7 @@ impl FilterMetadata {
     #[must_use]
     pub fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
-        let spans = [self.bounds.keys(), self.range_tombstones.keys()];
+        let spans = [self.bounds.keys(), self.deleted()];
         let flag = |flag, is_set| if is_set { flag } else { 0 };
         out.put_slice(&MAGIC);
         out.put_u8(VERSION);
@@ -410,7 +410,7 @@ impl FilterMetadata {
             extractors,
             bounds: if is_unknown { KeyBounds::Unknown } else { bounds },
             keys_added: header.u64::<32>(),
-            range_tombstones,
+            range_tombstones: range_tombstones.keys().is_some().then(|| range_tombstones.into()),
             witnesses: (0..witnesses).map(|_| rest.item().map(Box::from)).collect::<Option<_>>()?,
             sections,
         })
@@ -475,10 +475,10 @@ impl FilterMetadata {
         self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
-    /// Returns the smallest key that the file has or deletes, and the end of these keys, which is included only if it is
-    /// one that the file has; `None` if there are none, or the keys are not known.
+    /// Returns the smallest key that the file has or deletes, and the end of these keys, which is included only if it
+    /// is one that the file has; `None` if there are none, or the keys are not known.
     pub(crate) fn span(&self) -> Option<(&[u8], Bound<&[u8]>)> {
-        match (self.bounds.keys(), self.range_tombstones.keys()) {
+        match (self.bounds.keys(), self.deleted()) {
             (None, Some([start, end])) if self.bounds == KeyBounds::Empty => Some((start, Excluded(end))),
             (Some([smallest, largest]), Some([start, end])) if largest < end => {
                 Some((smallest.min(start), Excluded(end)))
@@ -490,14 +490,19 @@ impl FilterMetadata {
         }
     }
 
+    /// Returns the first key that range tombstones delete, and the end of these keys, which is excluded.
+    fn deleted(&self) -> Option<[&[u8]; 2]> {
+        self.range_tombstones.as_deref()?.keys()
+    }
+
     /// Returns whether a range tombstone may delete the key.
     pub(crate) fn deletes(&self, key: &[u8]) -> bool {
-        self.range_tombstones.keys().is_some_and(|[start, end]| start <= key && key < end)
+        self.deleted().is_some_and(|[start, end]| start <= key && key < end)
     }
 
     /// Returns whether a range tombstone may delete a key of the range.
     pub(crate) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
-        let Some([start, end]) = self.range_tombstones.keys() else { return false };
+        let Some([start, end]) = self.deleted() else { return false };
         let from_start = KeyRange { lower: Included(start), ..range };
         let to_end = KeyRange { upper: Excluded(end), ..range };
         !range.is_empty() && !from_start.is_empty() && !to_end.is_empty()

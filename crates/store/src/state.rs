@@ -14,7 +14,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
+use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
@@ -84,7 +84,7 @@ impl FileState {
             ranges: Err(None),
             index: OnceLock::new(),
             resident: None,
-            has_range_tombstones: metadata.range_tombstones != KeyBounds::Empty,
+            has_range_tombstones: metadata.range_tombstones.is_some(),
             units: Arc::default(),
             source,
             metadata,

@@ -259,8 +259,8 @@ pub trait WritableFile: Write + fmt::Debug + Send {
 
 /// The local file system, through the standard library.
 ///
-/// Temporary files are named `.sstfilter-*.tmp`, and locked while they are written. Windows may refuse to replace an open file, such as the sidecar of an
-/// open table. The new file is then removed, and the system's error returned.
+/// Temporary files are named `.sstfilter-*.tmp`, and locked while they are written. Windows may refuse to replace an
+/// open file, such as the sidecar of an open table. The new file is then removed, and the system's error returned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalFileSystem;
 

@@ -22,8 +22,8 @@ use super::{Lookup, Table, TableError, TableOptions, TableStats};
 /// The tables of a store. Edits change the set, while readers continue on their snapshots.
 ///
 /// A lookup hashes its key once, and checks key bounds and filters from table to table, until the newest one that has
-/// an entry for the key. A tombstone is an entry. Tables of level 0 may overlap, and have ages; those of other levels do not
-/// overlap ([`FilterView`]).
+/// an entry for the key. A tombstone is an entry. Tables of level 0 may overlap, and have ages; those of other levels
+/// do not overlap ([`FilterView`]).
 ///
 /// ```
 /// use bytes::Bytes;

@@ -44,8 +44,8 @@ pub struct BlockedBloomKind {
 /// adds 4 for a quarter of the bytes.
 const FACTORS: [u32; 3] = [12, 6, 2];
 
-/// A factor is used from this many of its multiples on, so that rounding up costs at most a sixteenth of the filter, and
-/// less than 3 % on average.
+/// A factor is used from this many of its multiples on, so that rounding up costs at most a sixteenth of the filter,
+/// and less than 3 % on average.
 const MIN_MULTIPLES: u64 = 16;
 
 /// The largest factor of [`BlockedBloomKind::with_fold`]: with it, the smallest filter has 64 KiB.
@@ -101,8 +101,7 @@ impl BlockedBloomKind {
     /// a rate become larger.
     pub(crate) fn shrinkable(self) -> Self {
         let probes = probes_for(BitsPerKey::from_millibits(self.size.millibits() * 2 / 3).unwrap_or(self.size));
-        let kind = if self.probes.is_some() { Ok(self) } else { self.with_probes(probes) };
-        kind.unwrap_or(self).foldable()
+        self.probes.map_or_else(|| self.with_probes(probes), |_| Ok(self)).unwrap_or(self).foldable()
     }
 
     /// Sets the number of probes. The default is the number with the lowest rate at the size

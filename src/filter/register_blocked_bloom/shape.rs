@@ -17,9 +17,9 @@ const MIN_BYTES: u64 = 64;
 /// the 24 that choose the bits in the word, with room to spare.
 pub(super) const MAX_BYTES: u64 = 1 << 30;
 
-/// The largest size of a filter that is planned for a rate. At most four bits in a word reach a low rate only by size: a
-/// tenth of the rate takes nearly twice the size. 1,000 bits per key, ten times the maximum of any other Bloom filter,
-/// are reached at about 10^-6; without a limit, 10^-9 would take a GiB for some hundred keys.
+/// The largest size of a filter that is planned for a rate. At most four bits in a word reach a low rate only by size:
+/// a tenth of the rate takes nearly twice the size. 1,000 bits per key, ten times the maximum of any other Bloom
+/// filter, are reached at about 10^-6; without a limit, 10^-9 would take a GiB for some hundred keys.
 const MAX_BITS_PER_KEY: u64 = 1_000;
 
 /// The largest filter of `keys` keys, in bytes.

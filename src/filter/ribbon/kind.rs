@@ -32,7 +32,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 ///    30 % smaller than Bloom's;
 /// 7. the finished filter lacks one of its keys, if a self-check is on: [`SelfCheckFailed`].
 ///
-/// The Bloom filter has the same rate, as far as 100 bits per key reach it (about 2.75e-10), or the same size; the
+/// The Bloom filter has the same rate, as far as 100 bits per key reach it (about 1.4e-9), or the same size; the
 /// report and the block record the expected rate. Rules 1 and 2 are monotone: if a number of well-mixed keys gets
 /// Ribbon, every larger number does, up to rule 3.
 ///

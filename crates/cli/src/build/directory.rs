@@ -129,8 +129,8 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(tables.into_iter().map(|(_, _, file)| file).collect())
 }
 
-/// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others. Returns
-/// whether it did: another command may be writing the file.
+/// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others.
+/// Returns whether it did: another command may be writing the file.
 fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
     let name = path_name(leftover);
     let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();

@@ -33,8 +33,8 @@ use crate::{input, interrupt, memory, replace, units};
 #[command(group = ArgGroup::new("covered").required(true).multiple(true).args(["tables", "key_lists"]))]
 pub(crate) struct BuildMapArgs {
     /// Tables to cover (also of RocksDB, LevelDB and Pebble), or directories of them (not searched recursively). The id
-    /// of an sstfilter table is the one that it records. The id of any other table follows from what it stores, not from
-    /// its name, so that one map can cover several databases
+    /// of an sstfilter table is the one that it records. The id of any other table follows from what it stores, not
+    /// from its name, so that one map can cover several databases
     #[arg(value_name = "PATH")]
     tables: Vec<PathBuf>,
 

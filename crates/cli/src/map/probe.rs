@@ -27,8 +27,8 @@ use crate::units::{bytes, counted, grouped};
 #[command(group = ArgGroup::new("sought").required(true).args(["keys", "key"]))]
 #[command(mut_arg("tables", |arg| arg.help(NAMES)), mut_arg("key_lists", |arg| arg.help("The same, for lists of keys")))]
 pub(crate) struct ProbeMapArgs {
-    /// Maps. If several cover a file, the first one whose page is sound and known judges it, unless they contradict each
-    /// other about it
+    /// Maps. If several cover a file, the first one whose page is sound and known judges it, unless they contradict
+    /// each other about it
     #[arg(value_name = "MAP", required = true)]
     maps: Vec<PathBuf>,
 

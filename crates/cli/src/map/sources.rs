@@ -61,8 +61,8 @@ pub(super) fn parse_fingerprint(text: &str) -> Result<FileId, String> {
     fingerprint.map(FileId::from_fingerprint).ok_or_else(expected)
 }
 
-/// Returns the id of a list of keys: the fingerprint that its name states, up to a dot, or else the hash of the name and
-/// of the contents, because a name comes back with other contents.
+/// Returns the id of a list of keys: the fingerprint that its name states, up to a dot, or else the hash of the name
+/// and of the contents, because a name comes back with other contents.
 fn id_of_list(path: &Path) -> anyhow::Result<FileId> {
     // Opened in any case: a pipe would be read here, and not again for its keys.
     let file = RegularFile::open(path)?;

@@ -148,8 +148,8 @@ impl DataBlockFilters {
         Ok(Self { block, data_blocks, filter_offset: handle.offset, tail })
     }
 
-    /// Probes the filter of the key's data block; `hash` is the [`HashFunction::LevelDbBloomHash`] of `key`. Returns false for a key above the last data block, for which LevelDB
-    /// reads nothing.
+    /// Probes the filter of the key's data block; `hash` is the [`HashFunction::LevelDbBloomHash`] of `key`. Returns
+    /// false for a key above the last data block, for which LevelDB reads nothing.
     pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, Error> {
         let Some(&data_block) = self.data_blocks.block_of(key).and_then(|block| self.data_blocks.handles().get(block))
         else {

@@ -37,9 +37,9 @@ pub(super) use unit::{Held, HeldFilter, Unit};
 /// filters whole, others get shrunk filters, cold ones none. A probing thread makes a new plan after a number of
 /// probes, so the division follows the lookups.
 ///
-/// A store with a budget builds its filters to [shrink](sstfilter::BuildContext::shrinkable). Set the budget on the store
-/// that writes, too, even if another one reads. Ribbon filters shrink best; binary fuse, xor, cuckoo and line ribbon
-/// filters do not shrink.
+/// A store with a budget builds its filters to [shrink](sstfilter::BuildContext::shrinkable). Set the budget on the
+/// store that writes, too, even if another one reads. Ribbon filters shrink best; binary fuse, xor, cuckoo and line
+/// ribbon filters do not shrink.
 ///
 /// The budget depends on no clock and no random numbers: the same calls by one thread lead to the same state.
 #[derive(Clone, Debug)]

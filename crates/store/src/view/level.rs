@@ -81,10 +81,10 @@ pub enum ViewError {
         /// The age.
         age: u64,
     },
-    /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of the
-    /// other. Cut range tombstones where files end: each file gets the part from its smallest key up to but excluding
-    /// the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are not
-    /// compared.
+    /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of
+    /// the other. Cut range tombstones where files end: each file gets the part from its smallest key up to but
+    /// excluding the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are
+    /// not compared.
     Overlap {
         /// The level.
         level: u32,
@@ -347,8 +347,8 @@ impl<F> Level<F> {
     }
 
     /// Appends the members of `run` to `chunks`; `next` follows them. Fails if neighbours at level 0 have the same age,
-    /// or neighbours in the order of keys overlap. A file may not begin with the key at which its predecessor ends: both
-    /// could contain that key.
+    /// or neighbours in the order of keys overlap. A file may not begin with the key at which its predecessor ends:
+    /// both could contain that key.
     fn cut_into(
         &self,
         chunks: &mut Vec<Arc<Chunk<F>>>,

@@ -119,8 +119,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
     /// Takes time for each file of the view: call it once per edit. A loop that writes what is due and uses it ends,
-    /// whatever the keys are: if a map has [too many entries](MapReport::overflowed_lines) in one place, a new one would
-    /// have, too.
+    /// whatever the keys are: if a map has [too many entries](MapReport::overflowed_lines) in one place, a new one
+    /// would have, too.
     ///
     /// It is about maps of writes if the view has such maps, or if it has none, files [state their
     /// writes](FileFilters::with_writes), and [flushes have joined](Self::with_flushed). Then

@@ -36,8 +36,8 @@ fn refused_options_name_the_option_its_range_and_the_value() {
         assert_says(error, &["false positive rate", "between 0 and 1", &refused.to_string()]);
     }
     assert_says(FixedPolicy::ribbon(rate(1e-12)).unwrap_err(), &["ribbon", "2.3283064365386963e-10", "0.5", "1e-12"]);
-    assert_says(FixedPolicy::bloom(rate(2.74e-10)).unwrap_err(), &["bloom", "2.74", "2.74e-10"]);
-    assert!(FixedPolicy::bloom(rate(2.75e-10)).is_ok(), "the message says so");
+    assert_says(FixedPolicy::bloom(rate(1.4e-9)).unwrap_err(), &["bloom", "1.409", "1.4e-9"]);
+    assert!(FixedPolicy::bloom(rate(1.41e-9)).is_ok(), "the message says so");
     assert_says(
         StandardBloom::for_rate(HashIdentity::default(), 1_000, rate(1e-30)).unwrap_err(),
         &["standard-bloom", "1e-30"],

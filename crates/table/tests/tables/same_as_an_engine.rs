@@ -44,6 +44,8 @@ impl Settings {
         }
         let budget = self.budget();
         if let Some(budget) = &budget {
+            // That of the writer, too: a store with a budget writes filters that shrink.
+            write = write.with_filter_budget(budget.clone());
             read = read.with_filter_budget(budget.clone());
         }
         let open = |(id, keys): (u8, &Vec<Key>)| {
