@@ -74,7 +74,8 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let damage: [u32; 3] = input.arbitrary()?;
     let Some(policy) = pick::policy(input)? else { return Ok(()) };
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
-    let table = TableIdentity::new(FileId::from_fingerprint(input.arbitrary()?), input.arbitrary()?, input.arbitrary()?);
+    let table =
+        TableIdentity::new(FileId::from_fingerprint(input.arbitrary()?), input.arbitrary()?, input.arbitrary()?);
     let mut store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()))
         .with_policy(policy.shared());
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
@@ -131,7 +132,7 @@ impl Contents {
             return opened.problem().is_none();
         }
         let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts);
-        let container = Container::load(filters, context.with_file_id(self.table.file_id()));
+        let container = Container::load(filters, context.with_file_id(self.table.file));
         opened.problem().is_none() && container.is_ok_and(|container| container.verify().is_ok())
     }
 

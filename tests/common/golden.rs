@@ -7,7 +7,7 @@ use std::path::Path;
 use sstfilter::simd;
 
 const TO_REGENERATE: &str = "when the format is meant to change, rewrite the fixtures with \
-     SSTFILTER_REGENERATE=1 cargo test --release --test format --test map golden::";
+     SSTFILTER_REGENERATE=1 cargo test --test format --test map golden::";
 
 pub(crate) fn is_regenerating() -> bool {
     std::env::var_os("SSTFILTER_REGENERATE").is_some_and(|value| value == "1")

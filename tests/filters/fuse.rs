@@ -2,7 +2,7 @@
 //! some number of keys, or never ends (equal hashes, repeated keys where distinct ones are expected); a fallback goes
 //! unnoticed; fingerprints repeat the bits that select the cells, so that the rate exceeds 2^-bits.
 //!
-//! The measured figures: `cargo test --release --test filters fuse:: -- --nocapture`.
+//! The measured figures: `cargo test --test filters fuse:: -- --nocapture`.
 
 use crate::common::{self, effort};
 use sstfilter::kind::BinaryFuseKind;

@@ -2,7 +2,7 @@
 //! rate than its size allows (probes that share bits, repeated columns, a layer with equal results). Nothing breaks,
 //! but reads get slower, and nobody notices.
 //!
-//! The measured rates: `cargo test --release --test filters rates:: -- --nocapture`.
+//! The measured rates: `cargo test --test filters rates:: -- --nocapture`.
 
 use crate::common::{self, effort};
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, KeyHash, KindId, kind};

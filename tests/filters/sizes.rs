@@ -2,7 +2,7 @@
 //! the filter exceeds; a filter silently grows (one layer too many, unused slots) until it takes more memory than the
 //! kinds that it should save memory over.
 //!
-//! The measured sizes: `cargo test --release --test filters sizes:: -- --nocapture`; `SSTFILTER_LONG=1` adds those of
+//! The measured sizes: `cargo test --test filters sizes:: -- --nocapture`; `SSTFILTER_LONG=1` adds those of
 //! ten million keys.
 
 use crate::common;

@@ -2,7 +2,7 @@
 //! but has a higher rate than its fingerprints allow, is larger than documented, or takes forever to build from unmixed
 //! hashes.
 //!
-//! The measured sizes and rates: `cargo test --release --test filters xor:: -- --nocapture`.
+//! The measured sizes and rates: `cargo test --test filters xor:: -- --nocapture`.
 
 use crate::common::{self, effort};
 use sstfilter::kind::KindEntry;

@@ -4,7 +4,7 @@
 //!
 //! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled with `cc`.
 //! If that is impossible, the tests report it and are skipped. It is a separate test program because traced processes
-//! are slow next to other tests. By default, a sample of the calls is tried. `SSTFILTER_LONG=1 cargo test --release
+//! are slow next to other tests. By default, a sample of the calls is tried. `SSTFILTER_LONG=1 cargo test
 //! --test faults -- --nocapture` tries all calls and prints their number.
 
 #![cfg(target_os = "linux")]

@@ -4,7 +4,7 @@
 //!
 //! A separate program, because its tests run one by one. Needs up to 11 GB of memory, 6 GB of disk, and minutes:
 //!
-//! `SSTFILTER_HUGE=1 cargo test --release --test huge -- --nocapture --test-threads 1`
+//! `SSTFILTER_HUGE=1 cargo test --test huge -- --nocapture --test-threads 1`
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 

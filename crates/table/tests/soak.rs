@@ -2,7 +2,7 @@
 //! from another version than the one being read, a reader that fails when its files are removed, counts that miss a
 //! lookup, and memory or descriptors that a replacement does not release.
 //!
-//! `cargo test --release --test soak -- --nocapture` takes two seconds, and longer where the disk or the machine is
+//! `cargo test --test soak -- --nocapture` takes two seconds, and longer where the disk or the machine is
 //! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it used
 //! a core, so that four threads take one core. This is a separate program, because it counts the memory and the open
 //! files of its process.

@@ -3,7 +3,7 @@
 //! read of every table. With a known seed the attack works, and these tests measure how well; with a secret seed it
 //! must fail.
 //!
-//! The figures of SECURITY.md: `cargo test --release --test filters hostile_keys:: -- --nocapture --test-threads 1`.
+//! The figures of SECURITY.md: `cargo test --test filters hostile_keys:: -- --nocapture --test-threads 1`.
 
 mod inserting;
 mod kinds;

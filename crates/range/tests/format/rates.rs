@@ -2,7 +2,7 @@
 //! false positives than its formula says, because ranges that start next to a key are treated differently, or because a
 //! map clusters its codes. Nobody notices, and scans read files in vain.
 //!
-//! To print the measured rates: `cargo test --release -p sstfilter-range --test format rates:: -- --nocapture`.
+//! To print the measured rates: `cargo test -p sstfilter-range --test format rates:: -- --nocapture`.
 
 use std::ops::Range;
 use std::sync::Arc;

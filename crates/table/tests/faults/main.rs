@@ -3,7 +3,7 @@
 //! failing, after one failed read.
 //!
 //! As in `SQLite`'s tests, each scenario is repeated with the first operation failing, then the second, and so on,
-//! until a run ends before the fault. To print the number of points tried: `cargo test --release -p
+//! until a run ends before the fault. To print the number of points tried: `cargo test -p
 //! sstfilter-table-tests --test faults -- --nocapture`. It is a separate program, because some tests run it again with
 //! a full disk, few open files, or only small files.
 
