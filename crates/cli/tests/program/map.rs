@@ -436,7 +436,7 @@ fn only_a_map_is_replaced_and_only_if_that_is_wished() {
     run(&["map", "build", "--key-lists", "-", "--out", &place.text("b")]).expect_error("its id needs a name");
 }
 
-/// Engines number the files of each database from 1, and a list of keys is written anew under its name.
+/// Engines number the files of each database from 1, and a list of keys is rewritten under its name.
 // promise: file-maps
 #[test]
 fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {

@@ -187,7 +187,7 @@ fn maps_that_are_read_page_by_page_give_the_answers_of_maps_in_memory() {
     }
 }
 
-/// Maps of file 0 with `one` and with `other` keys, which keep so many bits of a hash.
+/// Maps of file 0 with `one` and with `other` keys, which keep this many bits of a hash.
 fn maps_of_one_id(one: (u64, u8), other: (u64, u8)) -> [Arc<FileMap<Vec<u8>>>; 2] {
     [one, other].map(|(keys, bits)| {
         let model = Model::from([(0, (0..keys).collect()), (1, vec![7])]);
