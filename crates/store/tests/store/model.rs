@@ -26,6 +26,9 @@ use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
 
+/// A key above all keys of the worlds.
+const BEHIND_ALL: &[u8] = &[u8::MAX; 4];
+
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
 
@@ -731,7 +734,10 @@ fn span(file: &Arc<File>) -> Option<(Key, Key)> {
     let keys = keys.map(|(smallest, largest)| (smallest.to_vec(), [largest, b"\0"].concat()));
     match (keys, file.tombstone.clone()) {
         (Some(keys), Some(deleted)) => Some((keys.0.min(deleted.0), keys.1.max(deleted.1))),
-        (None, deleted) if file.keys.is_empty() => deleted,
+        // A file that was built without keys and without a policy is a candidate for all keys.
+        (None, deleted) if file.keys.is_empty() && !file.filters.may_contain_range(KeyRange::from(BEHIND_ALL..)) => {
+            deleted
+        }
         (keys, _) => keys,
     }
 }
