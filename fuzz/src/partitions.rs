@@ -67,13 +67,11 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let options = PartitionOptions::new(cut, input.int_in_range(1 << 10..=4 << 10)?).expect("in range");
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
     let read = if input.ratio(1, 4)? { pick::key_parts(input)? } else { parts.clone() };
-    let aux: u8 = input.arbitrary()?;
     let keys = keys(input)?;
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
     let mut builder = PartitionedBuilder::new(policy.shared(), &context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    let built =
-        builder.finish_with_user_data(|number, _, _| vec![aux; if number < aux.into() { aux.into() } else { 0 }]);
+    let built = builder.finish();
     let bytes = built.report.block_bytes;
     let Some(mut container) = built.block.map(|container| container.to_vec()) else { return Ok(()) };
     assert_eq!(container.len() as u64, bytes);

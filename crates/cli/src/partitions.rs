@@ -143,16 +143,15 @@ impl Container {
         // Bytes between partitions must be zero, so that verification covers every byte.
         let mut end = 0;
         for number in 0..self.index.partitions() {
-            let (block, aux) = (self.index.block_range(number)?, self.index.user_data_range(number)?);
+            let block = self.index.block_range(number)?;
             if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
                 let (field, expected) = ("byte between partitions", "0 at this offset");
                 return Err(BlockError::Field { field, expected, got: end + at as u64 }.into());
             }
+            end = block.end;
             if !block.is_empty() {
                 self.index.open(number, self.slice(block))?;
             }
-            end = aux.end;
-            self.index.check_user_data(number, &self.slice(aux))?;
         }
         Ok(())
     }

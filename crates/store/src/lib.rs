@@ -103,7 +103,6 @@ mod sidecar;
 mod source;
 mod state;
 mod stats;
-mod times;
 #[cfg(test)]
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../tests/common/vectors.rs"]
@@ -140,7 +139,6 @@ pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
 pub use stats::{FileStats, MapStats};
-pub use times::ProbeTimes;
 pub use view::{FilterView, MapPolicy, MapReason, ViewEdit, ViewError};
 
 /// Compiles and runs the README's examples.

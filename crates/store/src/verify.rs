@@ -74,31 +74,24 @@ impl Verifier<'_> {
         // Every byte is read once: `last` is where the previous read ended.
         let (mut found, mut last) = (Vec::new(), section.offset);
         for number in 0..index.partitions() {
-            let places = index.block_range(number).and_then(|block| Ok([block, index.user_data_range(number)?]));
-            for (is_user_data, place) in [false, true].into_iter().zip(places.unwrap_or_default()) {
-                if place.is_empty() {
-                    continue;
-                }
-                let place = section.offset + place.start..section.offset + place.end;
-                // One read with the zeros before it.
-                let padding = usize::try_from(place.start - last).unwrap_or(usize::MAX);
-                let checked = self.read(last..place.end).and_then(|mut bytes| {
-                    let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
-                    found.extend(zeros.err().map(|problem| (last, problem)));
-                    let checked = if is_user_data {
-                        index.check_user_data(number, &bytes)
-                    } else {
-                        index.open(number, bytes).map(drop)
-                    };
-                    Ok(checked?)
-                });
-                last = place.end;
-                if let Err(problem) = checked {
-                    let is_unknown = problem.is_unknown();
-                    found.push((place.start, problem));
-                    if is_unknown {
-                        return found;
-                    }
+            let place = index.block_range(number).unwrap_or_default();
+            if place.is_empty() {
+                continue;
+            }
+            let place = section.offset + place.start..section.offset + place.end;
+            // One read with the zeros before it.
+            let padding = usize::try_from(place.start - last).unwrap_or(usize::MAX);
+            let checked = self.read(last..place.end).and_then(|mut bytes| {
+                let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
+                found.extend(zeros.err().map(|problem| (last, problem)));
+                Ok(index.open(number, bytes).map(drop)?)
+            });
+            last = place.end;
+            if let Err(problem) = checked {
+                let is_unknown = problem.is_unknown();
+                found.push((place.start, problem));
+                if is_unknown {
+                    return found;
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Collects keys, cuts them into partitions, and writes these into a container.
 
 use core::cmp::Ordering;
-use core::ops::Bound;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,9 +13,9 @@ use sstfilter::kind::MAX_KEYS;
 use sstfilter::{
     BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, KeyHash, KeyParts, KindId,
 };
-use sstfilter_range::KeyRange;
 
 use super::bounds::{PREFIX_GROUP, group_prefix, separator};
+use super::index::RESERVED;
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::checked::checked;
@@ -45,12 +44,7 @@ use crate::codec::{LINE_BYTES, checksum_without_last, compare, put_item, put_var
 /// let context = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::random());
 /// let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, PartitionOptions::default());
 /// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
-/// let mut partitions = 0;
-/// let built = builder.finish_with_user_data(|_number, _keys, _report| {
-///     partitions += 1;
-///     b"anything that belongs to these keys".to_vec()
-/// });
-/// assert!(built.block.is_some() && partitions == 4);
+/// assert!(builder.finish().block.is_some());
 /// ```
 #[derive(Debug)]
 pub struct PartitionedBuilder {
@@ -212,22 +206,14 @@ impl PartitionedBuilder {
     /// The report describes the whole filter: sums over the partitions, the bytes of the container, and the mean rate
     /// weighted by keys. `used` and `reason` are those of the first partition that fell back, or of the first partition
     /// with a filter.
-    pub fn finish(self) -> BuiltFilter {
-        self.finish_with_user_data(|_, _, _| Vec::new())
-    }
-
-    /// Finishes the filter with user data, opaque bytes after the blocks of partitions, whose checksums are in the top
-    /// index. The builder calls `aux` for each partition in order, with the partition's number, the keys that the
-    /// partition can hold (any, if the filter is cut by hash range) and its report. `aux` returns the bytes: none, or
-    /// less than 4 GiB.
-    pub fn finish_with_user_data(mut self, aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>) -> BuiltFilter {
+    pub fn finish(mut self) -> BuiltFilter {
         let started = Instant::now();
         let parts = self.parts.take();
         let held = parts.as_ref().and_then(|parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
         let container = self.build_all().and_then(|()| {
             let held = held.ok_or(FallbackReason::UnstableExtractor)?;
-            self.seal(HeldParts::encode(&held), aux)
+            self.seal(HeldParts::encode(&held))
         });
         let (keys_added, requested) = (self.keys_added, self.requested_kind());
         let mut report = BuildReport::new(requested);
@@ -257,11 +243,7 @@ impl PartitionedBuilder {
 
     /// Returns the container of all partitions; none if no partition has a filter. If the policy wanted none, the
     /// reason is [`FallbackReason::None`].
-    fn seal(
-        &self,
-        held: Vec<u8>,
-        mut aux: impl FnMut(u32, KeyRange<'_>, &BuildReport) -> Vec<u8>,
-    ) -> Result<Bytes, FallbackReason> {
+    fn seal(&self, held: Vec<u8>) -> Result<Bytes, FallbackReason> {
         if self.built.iter().all(|partition| partition.block.is_none()) {
             let reasons = self.built.iter().map(|partition| partition.report.reason);
             let reason = reasons.max_by_key(|&reason| reason != FallbackReason::None);
@@ -269,24 +251,23 @@ impl PartitionedBuilder {
         }
         let has_bounds = self.options.cut() == PartitionCut::KeyRange;
         let too_many = || FallbackReason::TooManyKeys;
-        let (mut index, mut prefix, mut all_aux, mut end) = (Vec::new(), &[][..], Vec::new(), 0_u64);
+        let (mut index, mut prefix, mut end) = (Vec::new(), &[][..], 0_u64);
         for (number, partition) in (0..MAX_PARTITIONS).zip(&self.built) {
-            let bound = |number: u32| self.bounds.get(number as usize).map(|bound| &bound[..]);
-            let (lower, upper) = (bound(number).unwrap_or_default(), bound(number + 1));
             if has_bounds && (number as usize).is_multiple_of(PREFIX_GROUP) {
                 prefix = group_prefix(&self.bounds, number as usize);
                 put_item(&mut index, prefix);
             }
-            let keys =
-                KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) };
-            let (block, aux) = (block_of(partition), aux(number, keys, &partition.report));
-            put_piece(&mut index, block.len(), checksum_without_last(block)).ok_or_else(too_many)?;
-            put_piece(&mut index, aux.len(), checksum(&aux)).ok_or_else(too_many)?;
-            if has_bounds && number > 0 {
-                put_item(&mut index, lower.get(prefix.len()..).unwrap_or_default());
+            let block = block_of(partition);
+            put_varint(&mut index, u32::try_from(block.len()).map_err(|_| too_many())?.into());
+            if !block.is_empty() {
+                index.put_u32_le(checksum_without_last(block));
             }
-            end = end.next_multiple_of(LINE_BYTES as u64) + block.len() as u64 + aux.len() as u64;
-            all_aux.push(aux);
+            put_varint(&mut index, RESERVED);
+            if has_bounds && number > 0 {
+                let lower = self.bounds.get(number as usize).and_then(|bound| bound.get(prefix.len()..));
+                put_item(&mut index, lower.unwrap_or_default());
+            }
+            end = end.next_multiple_of(LINE_BYTES as u64) + block.len() as u64;
         }
         let trailer = ContainerTrailer {
             identity: self.identity,
@@ -303,12 +284,11 @@ impl PartitionedBuilder {
         }
         index.extend(trailer.encode());
         let mut container = AlignedBuffer::empty(end + index.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
-        for (partition, aux) in self.built.iter().zip(&all_aux) {
+        for partition in &self.built {
             let length = container.as_slice().len() as u64;
             let zeros = length.next_multiple_of(LINE_BYTES as u64) - length;
             container.append_zeroed(zeros).ok_or(FallbackReason::MemoryBudget)?;
             container.append(block_of(partition));
-            container.append(aux);
         }
         container.append(&index);
         Ok(container.freeze())
@@ -448,13 +428,4 @@ fn as_partition(block: &[u8]) -> Option<Bytes> {
 
 fn block_of(partition: &BuiltFilter) -> &[u8] {
     partition.block.as_deref().unwrap_or_default()
-}
-
-/// Appends a length, and the checksum of the bytes unless the length is 0. `None` if the length does not fit.
-fn put_piece(out: &mut Vec<u8>, length: usize, checksum: u32) -> Option<()> {
-    put_varint(out, u32::try_from(length).ok()?.into());
-    if length > 0 {
-        out.put_u32_le(checksum);
-    }
-    Some(())
 }

@@ -67,8 +67,6 @@ use crate::codec::{Cursor, LINE_BYTES};
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
     entries: Vec<Entry>,
-    /// The user data of all partitions; empty if no partition has any.
-    aux: Vec<Piece>,
     /// Empty if the filter is cut by hash range.
     bounds: Bounds,
     kinds: KindRegistry,
@@ -78,18 +76,15 @@ pub struct PartitionIndex {
     known: Box<[Known]>,
 }
 
+/// Follows the block in each entry.
+pub(super) const RESERVED: u64 = 0;
+
 /// A partition. It has twelve bytes, because files have thousands of partitions.
 #[derive(Clone, Copy)]
 struct Entry {
     /// The offset, in lines of 64 bytes.
     line: u32,
-    /// 0 bytes long if the partition has no filter.
-    block: Piece,
-}
-
-/// Bytes of a partition: its block, or the user data after it.
-#[derive(Clone, Copy, Default)]
-struct Piece {
+    /// The length of the block; 0 if the partition has no filter.
     bytes: u32,
     /// 0 for no bytes.
     checksum: u32,
@@ -134,15 +129,15 @@ impl PartitionIndex {
         }
         HeldParts::of_field(&trailer.held).check_for(&context, trailer.identity)?;
         let kinds = context.kinds().cloned().unwrap_or_default();
-        let (entries, aux, bounds, known) = (Vec::new(), Vec::new(), Bounds::default(), Box::default());
-        let mut decoded = Self { trailer, entries, aux, bounds, kinds, answered: 0, known };
+        let (entries, bounds, known) = (Vec::new(), Bounds::default(), Box::default());
+        let mut decoded = Self { trailer, entries, bounds, kinds, answered: 0, known };
         decoded.decode(index)?;
         let held = decoded.held_parts();
         let mut known = held.known_hashes(&context)?;
         // A partition without a filter loses no key, and confirms none. If no other partition holds one of the whole
         // keys, these stay in the list: the filter is then not used.
         let place = |key, hash| decoded.locate_hash(key, hash);
-        let has_filter = |key, hash| decoded.entry(place(key, hash).0).is_ok_and(|(entry, _)| entry.block.bytes > 0);
+        let has_filter = |key, hash| decoded.entry(place(key, hash).0).is_ok_and(|entry| entry.bytes > 0);
         let confirms = known.iter().any(|known| known.domain.is_none() && has_filter(known.key, known.hash));
         if !held.has_whole_keys() || confirms {
             known.retain(|known| has_filter(known.key, known.hash));
@@ -187,19 +182,18 @@ impl PartitionIndex {
         if has_bounds && number.is_multiple_of(PREFIX_GROUP) {
             self.bounds.push_item(cursor.item()?)?;
         }
-        let (block, aux) = (Piece::read(cursor)?, Piece::read(cursor)?);
+        let bytes = u32::try_from(cursor.varint()?).ok()?;
+        let checksum = if bytes > 0 { cursor.fields::<4>()?.u32::<0>() } else { 0 };
+        if cursor.varint()? != RESERVED {
+            return None;
+        }
         if has_bounds {
             self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
             if number > 0 && !self.bounds.is_above_previous(number) {
                 return None;
             }
         }
-        if aux.bytes > 0 {
-            // Allocated with the first user data, so that an index without any takes no memory for it.
-            self.aux.resize(self.trailer.partitions as usize, Piece::default());
-            *self.aux.get_mut(number)? = aux;
-        }
-        self.entries.push(Entry { line, block });
+        self.entries.push(Entry { line, bytes, checksum });
         Some(())
     }
 
@@ -343,11 +337,14 @@ impl PartitionIndex {
     /// partitions that must hold known keys have not been read. For reads, all of these mean "may be present" for the
     /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
-        let (entry, _) = self.entry(number)?;
-        if entry.block.bytes == 0 {
+        let entry = self.entry(number)?;
+        if entry.bytes == 0 {
             return Err(PartitionError::WithoutFilter);
         }
-        entry.block.check_length(number, block.as_ref())?;
+        let (expected, got) = (entry.bytes, block.as_ref().len() as u64);
+        if u64::from(expected) != got {
+            return Err(PartitionError::Length { number, expected, got });
+        }
         let (loaded, got) = match FilterBlock::load_partition(block, self.hash_identity(), Some(&self.kinds)) {
             Ok(block) => {
                 let got = block.checksum_without_last();
@@ -361,7 +358,7 @@ impl PartitionIndex {
             }
         };
         // The checksum decides first, so that all damage has one name: an unknown version may be a flipped bit.
-        let expected = entry.block.checksum;
+        let expected = entry.checksum;
         if got != expected {
             return Err(PartitionError::Checksum { number, expected, got });
         }
@@ -380,30 +377,7 @@ impl PartitionIndex {
     ///
     /// [`BlockError::Field`], in a [`PartitionError`], if there is no such partition.
     pub fn block_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
-        let (entry, _) = self.entry(number)?;
-        Ok(entry.offset()..entry.block_end())
-    }
-
-    /// Returns where the user data of a partition is, from the first byte of the container; empty if there is none.
-    ///
-    /// # Errors
-    ///
-    /// [`BlockError::Field`], in a [`PartitionError`], if there is no such partition.
-    pub fn user_data_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
-        let (entry, aux) = self.entry(number)?;
-        Ok(entry.block_end()..entry.block_end() + u64::from(aux.bytes))
-    }
-
-    /// Compares the user data of a partition with its length and checksum.
-    ///
-    /// # Errors
-    ///
-    /// [`PartitionError`] if they differ, or if there is no such partition.
-    pub fn check_user_data(&self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
-        let (_, aux) = self.entry(number)?;
-        aux.check_length(number, bytes)?;
-        let (expected, got) = (aux.checksum, checksum(bytes));
-        if expected == got { Ok(()) } else { Err(PartitionError::Checksum { number, expected, got }) }
+        self.entry(number).map(Entry::range)
     }
 
     /// Returns the smallest key that a partition can hold: empty for the first partition, and if the filter is cut by
@@ -413,17 +387,15 @@ impl PartitionIndex {
         self.bounds.parts(number as usize).concat()
     }
 
-    /// Returns a partition, and the user data after its block.
-    fn entry(&self, number: u32) -> Result<(Entry, Piece), PartitionError> {
+    fn entry(&self, number: u32) -> Result<Entry, PartitionError> {
         let (field, expected) = ("number of a partition", "one below the number of partitions");
         let refused = BlockError::Field { field, expected, got: number.into() };
-        let entry = *self.entries.get(number as usize).ok_or(refused)?;
-        Ok((entry, self.aux.get(number as usize).copied().unwrap_or_default()))
+        Ok(*self.entries.get(number as usize).ok_or(refused)?)
     }
 
     /// Returns the length of each partition's block, in order; 0 for one without a filter.
     pub(crate) fn block_bytes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.entries.iter().map(|entry| entry.block.bytes)
+        self.entries.iter().map(|entry| entry.bytes)
     }
 
     /// Returns how the filter is cut.
@@ -458,8 +430,7 @@ impl PartitionIndex {
     /// Returns the bytes of all partitions with the zeros between them, which is the offset of the top index.
     #[must_use]
     pub fn partition_bytes(&self) -> u64 {
-        let last = u32::try_from(self.entries.len()).unwrap_or(0).wrapping_sub(1);
-        self.user_data_range(last).map_or(0, |range| range.end)
+        self.entries.last().map_or(0, |last| last.range().end)
     }
 
     /// Returns the bytes of the whole container.
@@ -471,7 +442,7 @@ impl PartitionIndex {
     /// Returns the bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + size_of_val(&*self.known);
+        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.known);
         size_of::<Self>() + arrays + self.bounds.memory_bytes() + self.trailer.held.len()
     }
 }
@@ -483,26 +454,10 @@ impl fmt::Debug for PartitionIndex {
 }
 
 impl Entry {
-    fn offset(self) -> u64 {
-        u64::from(self.line) * LINE_BYTES as u64
-    }
-
-    fn block_end(self) -> u64 {
-        self.offset() + u64::from(self.block.bytes)
-    }
-}
-
-impl Piece {
-    /// Reads a length, and the checksum that follows unless the length is 0.
-    fn read(cursor: &mut Cursor<'_>) -> Option<Self> {
-        let bytes = u32::try_from(cursor.varint()?).ok()?;
-        let checksum = if bytes > 0 { cursor.fields::<4>()?.u32::<0>() } else { 0 };
-        Some(Self { bytes, checksum })
-    }
-
-    fn check_length(self, number: u32, bytes: &[u8]) -> Result<(), PartitionError> {
-        let (expected, got) = (self.bytes, bytes.len() as u64);
-        if u64::from(expected) == got { Ok(()) } else { Err(PartitionError::Length { number, expected, got }) }
+    /// Returns where the block is, from the first byte of the container.
+    fn range(self) -> Range<u64> {
+        let offset = u64::from(self.line) * LINE_BYTES as u64;
+        offset..offset + u64::from(self.bytes)
     }
 }
 

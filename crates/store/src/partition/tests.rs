@@ -2,7 +2,6 @@
 //! and so lost.
 
 use core::fmt;
-use core::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -359,17 +358,9 @@ fn equal_keys_stay_together_though_their_hashes_overfill_a_partition() {
 fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
     let mut builder = builder(bloom(), PartitionCut::KeyRange);
     numbered(5_000).iter().for_each(|key| builder.add_key(key));
-    let mut bounds = Vec::new();
-    let built = builder.finish_with_user_data(|number, keys, report| {
-        let (Bound::Included(lower), upper) = (keys.lower, keys.upper) else { panic!("{keys:?}") };
-        assert!(bounds.last().is_none_or(|(_, last)| *last == Bound::Excluded(lower.to_vec())));
-        assert!(number as usize == bounds.len() && report.distinct_keys > 0);
-        bounds.push((lower.to_vec(), upper.map(<[u8]>::to_vec)));
-        Vec::new()
-    });
-    assert_eq!(bounds.last().unwrap().1, Bound::Unbounded);
-    let bounds: Vec<Vec<u8>> = bounds.into_iter().map(|(lower, _)| lower).collect();
-    let index = load(&built.block.unwrap());
+    let index = load(&builder.finish().block.unwrap());
+    let bounds = lower_bounds(&index);
+    assert!(bounds.is_sorted_by(|one, other| one < other));
     let place = |key: &[u8]| index.locate(key, KeyHash::mix(0)).0 as usize;
     let huge = vec![0xff; 1 << 20];
     assert_eq!((place(b""), place(&huge)), (0, bounds.len() - 1));
@@ -544,32 +535,6 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
 }
 
 #[test]
-fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
-    let mut builder = builder(bloom(), PartitionCut::KeyRange);
-    numbered(3_000).iter().for_each(|key| builder.add_key(key));
-    let built = builder.finish_with_user_data(|number, keys, _| match keys.upper {
-        Bound::Unbounded => b"last".to_vec(),
-        _ if number == 1 => b"seventeen bytes!!".to_vec(),
-        _ => Vec::new(),
-    });
-    let container = built.block.unwrap();
-    let index = load(&container);
-    let last = index.partitions() - 1;
-    let read = |number| {
-        let range = index.user_data_range(number).unwrap();
-        container[range.start as usize..range.end as usize].to_vec()
-    };
-    assert_eq!([0, 1, last].map(read), [vec![], b"seventeen bytes!!".to_vec(), b"last".to_vec()]);
-    for number in 0..=last {
-        index.check_user_data(number, &read(number)).unwrap();
-        assert!(index.check_user_data(number, b"something else").is_err());
-    }
-    assert!(matches!(index.check_user_data(1, b"seventeen bytes.."), Err(PartitionError::Checksum { number: 1, .. })));
-    assert!(index.user_data_range(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
-    assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
-}
-
-#[test]
 fn the_memory_of_an_index_counts_its_known_keys() {
     let keys = numbered(3_000);
     let container = build(bloom(), PartitionCut::KeyRange, &keys).block.unwrap();
@@ -613,7 +578,7 @@ fn forge(cut: PartitionCut, partitions: u32, index: &[u8]) -> Vec<u8> {
     [index, &trailer.encode()].concat()
 }
 
-/// An entry of a block of this length, without user data.
+/// An entry of a block of this length.
 fn put_block(out: &mut Vec<u8>, bytes: u64) {
     put_varint(out, bytes);
     if bytes > 0 {

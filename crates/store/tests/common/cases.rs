@@ -19,7 +19,7 @@ pub(crate) struct ContainerCase {
     pub(crate) target_bytes: u32,
     pub(crate) keys: u32,
     pub(crate) parts: fn() -> KeyParts,
-    /// The number of the file that it is bound to; its partitions then have their numbers as user data.
+    /// The number of the file that it is bound to.
     pub(crate) file_number: Option<u64>,
 }
 
@@ -80,8 +80,7 @@ impl ContainerCase {
         let options = PartitionOptions::new(self.cut, self.target_bytes).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
         keys.for_each(|key| builder.add_key(&key));
-        let aux = |number| if self.file_number.is_some() { format!("partition {number}") } else { String::new() };
-        builder.finish_with_user_data(|number, _, _| aux(number).into_bytes()).block.unwrap().to_vec()
+        builder.finish().block.unwrap().to_vec()
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {

@@ -58,11 +58,11 @@ fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
     assert!(documented[..documented.len() - 4].ends_with(&end), "{own}");
 }
 
-fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[Vec<u8>], aux: &[u8]) -> Bytes {
+fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[Vec<u8>]) -> Bytes {
     let options = PartitionOptions::new(cut, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), context, options);
     keys.iter().for_each(|key| builder.add_key(key));
-    builder.finish_with_user_data(|_, _, _| aux.to_vec()).block.unwrap()
+    builder.finish().block.unwrap()
 }
 
 /// The top index of a container that is not bound to a file.
@@ -81,8 +81,7 @@ fn containers_of_three_keys_have_the_documented_bytes() {
         };
         let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts);
         let context = context.with_file_id(FileId::new(&vector.bytes("file_id")).unwrap());
-        let (keys, aux) = (vector.keys("keys"), vector.text("aux").as_bytes());
-        let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &keys, aux);
+        let container = container_of(PartitionCut::KeyRange, 16 << 10, &context, &vector.keys("keys"));
         assert_eq!(hex(&container), hex(&vector.whole()));
     }
 }
@@ -96,7 +95,7 @@ fn containers_have_the_documented_partitions_and_bytes() {
             cut => (cut == "hash range").then_some(PartitionCut::HashRange).unwrap(),
         };
         let target_bytes = row.number("target_bytes").try_into().unwrap();
-        let container = container_of(cut, target_bytes, &context, &row.keys("keys"), b"");
+        let container = container_of(cut, target_bytes, &context, &row.keys("keys"));
         let index = top_index(&container);
         let sums = [index, &container[..]].map(|bytes| u64::from(crc32c::crc32c(bytes)));
         assert_eq!(sums, [row.hex("index_crc"), row.hex("crc32c")], "{row}");
