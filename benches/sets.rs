@@ -3,14 +3,13 @@
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
     BuildContext, FilterBlock, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, MatchMatrix,
 };
-use sstfilter_table::{BoundedBlockCache, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet};
 
 const FILES: u64 = 70;
 const BATCH: usize = 32;
@@ -104,7 +103,7 @@ fn false_positives(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group(format!("all absent keys over {FILES} tables of {keys} keys"));
     group.throughput(Throughput::Elements(absent.len() as u64)).sample_size(10);
     let read = TableOptions::default();
-    let cached = read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+    let cached = read.clone().with_block_cache(1 << 30);
     for (name, options) in [("blocks read", read), ("blocks cached", cached)] {
         let set = table_set(&sources, &options);
         group.bench_function(format!("get, {name}"), |bencher| {

@@ -1,7 +1,7 @@
 //! Exercises bytes that may be a table.
 
 use bytes::Bytes;
-use sstfilter_table::{BoundedBlockCache, Entry, Lookup, Table, TableError, TableOptions, TableSet};
+use sstfilter_table::{Entry, Lookup, Table, TableError, TableOptions, TableSet};
 use std::sync::Arc;
 
 /// The maximum number of entries read, and of keys looked up.
@@ -21,10 +21,8 @@ pub fn exercise(bytes: &[u8]) {
     describe(&plain);
     let walked = walk(&plain);
     let keys = keys_of(&plain, &walked);
-    let (kept, unfiltered) = (
-        TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        TableOptions::default().without_filter(),
-    );
+    let (kept, unfiltered) =
+        (TableOptions::default().with_block_cache(1 << 30), TableOptions::default().without_filter());
     let (kept, unfiltered) = (open(&kept).expect("as before"), open(&unfiltered).expect("as before"));
     for key in &keys {
         let found = plain.get(key);

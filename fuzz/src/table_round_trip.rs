@@ -2,8 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet};
-use std::sync::Arc;
+use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableSet};
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
 
@@ -33,8 +32,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         read_back(&table, &contents, is_whole);
         simd::select(InstructionSet::fastest()).expect("it is available");
         read_back(
-            &entries::open(&bytes, &read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-                .expect("as before"),
+            &entries::open(&bytes, &read.clone().with_block_cache(1 << 30)).expect("as before"),
             &contents,
             false,
         );

@@ -35,7 +35,7 @@
 //! Properties and filter are in memory once the table is open; the index, once it is first used. For filters that
 //! outgrow memory, there are [partitions](TableOptions::with_partitioned_filter), of which a lookup reads only one, and
 //! a [budget](TableOptions::with_filter_budget), which decides which filters are in memory. Each data block that a
-//! lookup needs is read and checked, unless a [`BlockCache`] contains it ([`TableOptions::with_block_cache`]).
+//! lookup needs is read and checked, unless a cache contains it ([`TableOptions::with_block_cache`]).
 //!
 //! # The path of a scan
 //!
@@ -102,7 +102,6 @@ mod writer;
 
 pub use block::{Lookup, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use builder::{TableBuilder, TableSummary};
-pub use cache::{BlockCache, BlockKey, BoundedBlockCache, CachedBlock};
 pub use error::{TableError, TableLocation, TablePart};
 pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use options::TableOptions;

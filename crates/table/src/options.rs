@@ -10,7 +10,8 @@ use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, FilterStore, PartitionOptions};
 
 use super::block::MAX_RESTART_INTERVAL;
-use super::{BlockCache, FileSystem, LocalFileSystem};
+use super::cache::BlockCache;
+use super::{FileSystem, LocalFileSystem};
 
 /// Options for writing and reading tables. A store keeps one value with the options that its tables share. For each
 /// table that it writes, it sets the [context](Self::with_context) and, if the engine assigns ids, the [table
@@ -58,7 +59,7 @@ pub struct TableOptions {
     pub(super) ignores_filters: bool,
     /// Reads as if no table had a sidecar.
     pub(super) ignores_sidecars: bool,
-    pub(super) cache: Option<Arc<dyn BlockCache>>,
+    pub(super) cache: Option<Arc<BlockCache>>,
     pub(super) files: Arc<dyn FileSystem>,
 }
 
@@ -408,14 +409,28 @@ impl TableOptions {
         Self { store: self.store.with_budget(budget), ..self }
     }
 
-    /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached
-    /// block reads and checks nothing. Without a cache, every lookup reads and checks its block.
+    /// Keeps at most `max_bytes` of data blocks that lookups have read, in a new cache which all tables share that are
+    /// opened with these options or clones of them. A lookup in a cached block reads and checks nothing. Without a
+    /// cache, every lookup reads and checks its block.
     ///
     /// Damaged blocks are not cached, so each lookup reads them again. Iterators and [`verify`](super::Table::verify)
-    /// always read from the source. [`BoundedBlockCache`](super::BoundedBlockCache) has an example.
+    /// always read from the source.
+    ///
+    /// ```
+    /// use sstfilter_table::{Table, TableBuilder, TableOptions};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"apple", b"1")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(64 << 20))?;
+    /// assert_eq!(table.get(b"apple")?, table.get(b"apple")?);
+    /// assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (1, 1));
+    /// # Ok::<(), sstfilter_table::TableError>(())
+    /// ```
     #[must_use]
-    pub fn with_block_cache(self, cache: Arc<dyn BlockCache>) -> Self {
-        Self { cache: Some(cache), ..self }
+    pub fn with_block_cache(self, max_bytes: u64) -> Self {
+        Self { cache: Some(Arc::new(BlockCache::new(max_bytes))), ..self }
     }
 
     fn with_filters(self, change: impl FnOnce(Filters) -> Filters) -> Self {

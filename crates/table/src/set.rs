@@ -14,7 +14,7 @@ use sstfilter_map::{FileMap, MapError, MapOptions, MapReport};
 use sstfilter_range::KeyRange;
 use sstfilter_store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
 
-use super::cache::CachedBlock;
+use super::headed::HeadedBlock;
 use super::scan::RangeScan;
 use super::walk::Entry;
 use super::{Lookup, Table, TableError, TableOptions, TableStats};
@@ -419,7 +419,7 @@ fn search_batch(
         }
         for search in &mut searches {
             search.cached = search.block.and_then(|block| search.table.cached_block(block));
-            if let Some(CachedBlock(block)) = &search.cached {
+            if let Some(block) = &search.cached {
                 block.prefetch();
             }
         }
@@ -463,5 +463,5 @@ struct BlockSearch<'a> {
     table: &'a Table,
     /// The number of the block in the index; `None` before the index is read.
     block: Option<usize>,
-    cached: Option<CachedBlock>,
+    cached: Option<Arc<HeadedBlock>>,
 }

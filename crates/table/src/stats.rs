@@ -14,7 +14,7 @@ pub struct TableStats {
     pub index_block_reads: u64,
     /// Reads of data blocks from the source.
     pub data_block_reads: u64,
-    /// Hits of data blocks in the [`BlockCache`](super::BlockCache).
+    /// Hits of data blocks in the [cache](super::TableOptions::with_block_cache).
     pub block_cache_hits: u64,
     /// All bytes read, including those read to open the table.
     pub bytes_read: u64,

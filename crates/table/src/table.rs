@@ -12,15 +12,13 @@ use sstfilter_range::KeyRange;
 use sstfilter_store::{FileFilters, FilterStore};
 
 use super::block::{Block, Lookup};
-use super::cache::{CachedBlock, next_table_number};
+use super::cache::TableCache;
 use super::error::shown;
 use super::headed::HeadedBlock;
 use super::index::{DataBlockHandle, TableIndex};
 use super::io::{TableFile, io_error};
 use super::parts::{FilterBytes, TableParts, find_sidecar};
-use super::{
-    BlockCache, BlockKey, FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats,
-};
+use super::{FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats};
 
 /// An open table, which threads share by reference.
 ///
@@ -68,18 +66,6 @@ pub struct Table {
     index: OnceLock<Box<TableIndex>>,
     /// Boxed, so that a table without a cache pays one null pointer for both fields.
     cache: Option<Box<TableCache>>,
-}
-
-/// A block cache, and the table's number in the keys of its blocks.
-struct TableCache {
-    blocks: Arc<dyn BlockCache>,
-    number: u64,
-}
-
-impl TableCache {
-    fn key_at(&self, offset: u64) -> BlockKey {
-        BlockKey { table: self.number, offset }
-    }
 }
 
 impl AsRef<FileFilters> for Table {
@@ -133,7 +119,7 @@ impl Table {
             if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) }
         });
         let sidecar = sidecar.map(Box::new);
-        let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
+        let cache = options.cache.clone().map(|blocks| Box::new(TableCache::new(blocks)));
         let (files, index) = (options.files.clone(), OnceLock::new());
         let table = Self { file, parts, filters, store, files, sidecar, index, cache };
         if options.rejects_foreign_filters { table.accepted() } else { Ok(table) }
@@ -217,19 +203,19 @@ impl Table {
     }
 
     /// Returns block `position` of the index, if the cache contains it. Counts nothing.
-    pub(super) fn cached_block(&self, position: usize) -> Option<CachedBlock> {
+    pub(super) fn cached_block(&self, position: usize) -> Option<Arc<HeadedBlock>> {
         let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
-        cache.blocks.get(&cache.key_at(index.handle(position)?.offset))
+        cache.get(index.handle(position)?.offset)
     }
 
     /// Searches block `position` of the index. Reads it unless `cached`, and offers it to the cache.
     pub(super) fn search_block(
         &self,
         position: usize,
-        cached: Option<CachedBlock>,
+        cached: Option<Arc<HeadedBlock>>,
         key: &[u8],
     ) -> Result<Lookup, TableError> {
-        if let Some(CachedBlock(block)) = cached {
+        if let Some(block) = cached {
             // Relaxed, because counters order no other memory.
             self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
             return block.get(key);
@@ -241,7 +227,7 @@ impl Table {
         if let Some(cache) = &self.cache
             && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
         {
-            cache.blocks.insert(cache.key_at(place.handle.offset), CachedBlock(Arc::new(headed)));
+            cache.insert(place.handle.offset, headed);
         }
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }

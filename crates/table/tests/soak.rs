@@ -24,7 +24,7 @@ use common::policies::every_policy;
 use common::random::Random;
 use sstfilter::{FilterPolicy, KeyHasher};
 use sstfilter_store::FileStats;
-use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
+use sstfilter_table::{Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 
 const KEYS: usize = 4_000;
 const READERS: u64 = 3;
@@ -360,11 +360,7 @@ impl Writer {
     fn open(&mut self) -> Version {
         self.published += 1;
         let options = TableOptions::default().with_hasher(KeyHasher::default());
-        let options = if self.published.is_multiple_of(2) {
-            options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))
-        } else {
-            options
-        };
+        let options = if self.published.is_multiple_of(2) { options.with_block_cache(1 << 30) } else { options };
         let set = TableSet::open((0..).zip(self.files.iter().rev().map(|&file| self.path(file))), &options).unwrap();
         Version {
             number: self.published,

@@ -9,7 +9,7 @@ use anyhow::Result;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterPolicy, FixedPolicy};
 use sstfilter_map::MapOptions;
-use sstfilter_table::{BoundedBlockCache, Table, TableOptions, TableSet, TableWriter};
+use sstfilter_table::{Table, TableOptions, TableSet, TableWriter};
 
 use super::{Engine, OURS_MAPPED, OURS_UNCACHED, RIBBON};
 use crate::data::Data;
@@ -31,7 +31,7 @@ impl Ours {
     ) -> Result<Box<dyn Engine>> {
         let mut reading = TableOptions::default();
         if name != OURS_UNCACHED {
-            reading = reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            reading = reading.with_block_cache(1 << 30);
         }
         let policy: Arc<dyn FilterPolicy> = match filter {
             // RocksDB's Ribbon of 10 also has the rate of its Bloom filter of 10 bits per key.

@@ -8,10 +8,9 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableError, TableOptions, TableWriter};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions, TableWriter};
 use tempfile::TempDir;
 
 use super::tables::{Entries, bytes_of, contents, entries, expect_io, options, write};
@@ -103,9 +102,7 @@ fn a_table_cut_short_at_any_length_while_open_gives_errors_and_no_other_answers(
 #[test]
 fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     let place = Place::new();
-    let kept =
-        Table::open(&place.path, &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-            .unwrap();
+    let kept = Table::open(&place.path, &TableOptions::default().with_block_cache(1 << 30)).unwrap();
     assert_eq!(check_no_wrong_answer(&kept, &place.entries), 0);
     let table = place.open();
     table.get(&place.entries[0].0).unwrap();

@@ -1,11 +1,10 @@
 //! Every operation of reading tables fails in turn.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter_store::{FilterBudget, FilterProblem, ResidencyReason};
-use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableError, TableOptions, TableSet};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::disk::{Disk, EIO, Fault, Op};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, lookup_of, partitioned_bytes_of, read_options};
@@ -81,7 +80,7 @@ fn whichever_read_of_a_table_fails_the_error_names_the_file_and_the_next_read_is
     let bytes = bytes_of(&expected);
     let variants: [fn(TableOptions) -> TableOptions; 5] = [
         |options| options,
-        |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        |options| options.with_block_cache(1 << 30),
         TableOptions::without_filter,
         |options| options.with_filter_budget(FilterBudget::unlimited()),
         |options| options,
@@ -263,7 +262,7 @@ fn ask_set(store: &Store, options: &TableOptions, fault: Fault) {
 fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
     let store = Store::new();
     let variants: [fn(TableOptions) -> TableOptions; 2] =
-        [|options| options, |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))];
+        [|options| options, |options| options.with_block_cache(1 << 30)];
     for (number, variant) in variants.into_iter().enumerate() {
         for fault in FAULTS {
             let mut points = 0;
@@ -286,8 +285,7 @@ fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
 fn a_disk_that_stays_broken_gives_errors_and_no_answers_but_those_of_memory() {
     let expected = entries(0, 60, 20);
     let disk = Disk::with_files(&[(PATH, &bytes_of(&expected))]);
-    let table =
-        Table::open(PATH, &read_options(&disk).with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))).unwrap();
+    let table = Table::open(PATH, &read_options(&disk).with_block_cache(1 << 30)).unwrap();
     let kept = &expected[0].0;
     table.get(kept).unwrap();
     disk.plan(0, Fault::Lasting(EIO));

@@ -11,7 +11,7 @@ use crate::allocator::{alone, measure};
 use crate::common;
 use bytes::Bytes;
 use sstfilter::{BlockBuilder, BuildContext, FileId, FilterPolicy, KeyHasher, KindId};
-use sstfilter_table::{BoundedBlockCache, Lookup, Table, TableBuilder, TableError, TableOptions};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
 
 const ID: [u8; 16] = [7; 16];
 
@@ -300,10 +300,7 @@ fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
         let index = forged.block(&index.seal());
         forged.finish(&index, &properties);
         let path = forged.write(directory.path());
-        for options in [
-            TableOptions::default(),
-            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        ] {
+        for options in [TableOptions::default(), TableOptions::default().with_block_cache(1 << 30)] {
             let table = Table::open(&path, &options).unwrap();
             refused_at_little_cost("data, read by get", || table.get(b"key"));
             refused_at_little_cost("data, read by a walk", || table.iter().collect::<Result<Vec<_>, _>>());
@@ -409,10 +406,7 @@ fn keys_that_repeat_each_other_make_a_walk_at_most_1024_times_as_long_as_the_fil
     for &size in sizes() {
         for restarts in [1, 3] {
             let (bytes, [first, last]) = bomb(size / usize::from(restarts), restarts, 1_023);
-            for options in [
-                TableOptions::default(),
-                TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-            ] {
+            for options in [TableOptions::default(), TableOptions::default().with_block_cache(1 << 30)] {
                 let table = Table::open_source(bytes.clone(), &options).unwrap();
                 for present in [&first, &last] {
                     assert!(matches!(table.get(present).unwrap(), Lookup::Found(_)));
@@ -437,10 +431,7 @@ fn more_entries_after_a_restart_point_than_any_writer_puts_there_are_damage_for_
     for &size in sizes() {
         let key_bytes = size / 2;
         let (bytes, [first, last]) = bomb(key_bytes, 1, 200_000);
-        for options in [
-            TableOptions::default(),
-            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        ] {
+        for options in [TableOptions::default(), TableOptions::default().with_block_cache(1 << 30)] {
             let table = Table::open_source(bytes.clone(), &options).unwrap();
             assert!(matches!(table.get(&first).unwrap(), Lookup::Found(_)));
             let refused = [

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter_table::{BoundedBlockCache, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
+use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -88,7 +88,7 @@ proptest! {
         let entries: Entries = entries.into_iter().collect();
         let bytes = build(&entries, &options(block_bytes, restart_interval));
         let plain = Table::open_source(bytes.clone(), &unfiltered()).unwrap();
-        let keeping = Table::open_source(bytes, &unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))).unwrap();
+        let keeping = Table::open_source(bytes, &unfiltered().with_block_cache(1 << 30)).unwrap();
         let near = entries.iter().map(|(key, _)| [key, &b"\0"[..]].concat());
         let targets: Vec<Vec<u8>> = entries.iter().map(|(key, _)| key.clone()).chain(near).chain(others).collect();
         for _ in 0..2 {
@@ -107,9 +107,7 @@ proptest! {
 #[test]
 fn a_block_is_read_once_and_hits_are_counted() {
     let source = Source::new(build(&even_entries(), &options(512, 16)));
-    let table =
-        Table::open_source(source.clone(), &unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-            .unwrap();
+    let table = Table::open_source(source.clone(), &unfiltered().with_block_cache(1 << 30)).unwrap();
     let opened = source.reads.load(Ordering::Relaxed);
     for number in (0..1_999).chain(0..1_999) {
         table.get(&key(number)).unwrap();
@@ -132,9 +130,7 @@ fn without_the_option_no_block_is_kept() {
 #[test]
 fn values_of_kept_blocks_share_their_memory() {
     let bytes = build(&even_entries(), &options(512, 16));
-    let table =
-        Table::open_source(bytes, &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-            .unwrap();
+    let table = Table::open_source(bytes, &TableOptions::default().with_block_cache(1 << 30)).unwrap();
     let value = || match table.get(&key(8)).unwrap() {
         Lookup::Found(value) => value,
         other => panic!("{other:?}"),
@@ -149,9 +145,7 @@ fn values_of_kept_blocks_share_their_memory() {
 #[test]
 fn damage_is_not_kept_and_is_an_error_of_every_read() {
     let source = Source::new(build(&even_entries(), &options(512, 16)));
-    let table =
-        Table::open_source(source.clone(), &unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-            .unwrap();
+    let table = Table::open_source(source.clone(), &unfiltered().with_block_cache(1 << 30)).unwrap();
     for byte in [0, 5, 100, 400] {
         source.damaged_at.store(byte, Ordering::Relaxed);
         for _ in 0..2 {
@@ -174,11 +168,7 @@ fn damage_is_not_kept_and_is_an_error_of_every_read() {
 #[test]
 fn verify_and_walks_see_damage_behind_a_kept_block() {
     let source = Source::new(build(&even_entries(), &options(512, 16)));
-    let table = Table::open_source(
-        source.clone(),
-        &TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-    )
-    .unwrap();
+    let table = Table::open_source(source.clone(), &TableOptions::default().with_block_cache(1 << 30)).unwrap();
     table.get(&key(0)).unwrap();
     table.verify().unwrap();
     source.damaged_at.store(5, Ordering::Relaxed);
@@ -190,9 +180,7 @@ fn verify_and_walks_see_damage_behind_a_kept_block() {
 #[test]
 fn threads_keep_blocks_for_each_other() {
     let bytes = build(&even_entries(), &options(512, 16));
-    let table =
-        Table::open_source(bytes.clone(), &unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
-            .unwrap();
+    let table = Table::open_source(bytes.clone(), &unfiltered().with_block_cache(1 << 30)).unwrap();
     let plain = Table::open_source(bytes, &unfiltered()).unwrap();
     let expected: Vec<Lookup> = (0..2_001).map(|number| plain.get(&key(number)).unwrap()).collect();
     std::thread::scope(|scope| {
@@ -227,8 +215,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
         let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
         crate::set_of(tables.iter().map(open).collect())
     };
-    let (plain, keeping) =
-        (set(&unfiltered()), set(&unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))));
+    let (plain, keeping) = (set(&unfiltered()), set(&unfiltered().with_block_cache(1 << 30)));
     let keys: Vec<Vec<u8>> = (0..8_000).step_by(7).map(key).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for round in 0..2 {
@@ -253,7 +240,7 @@ fn a_block_of_another_table_with_the_same_id_is_no_answer() {
         let entries = [entry(b"aab0", &long), entry(second, &long), entry(b"abc6", b"six"), entry(b"abc7", b"seven")];
         build(&entries.into(), &options.with_block_bytes(64).unwrap())
     };
-    let cached = unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 20)));
+    let cached = unfiltered().with_block_cache(1 << 20);
     let [first, second] = [b"abc5", b"aab5"].map(|key| Table::open_source(table(key), &cached).unwrap());
     assert_eq!(first.get(b"abc7").unwrap(), Lookup::Found("seven".into()));
     for absent in [&b"aac7"[..], b"aaz7", b"aaz6"] {

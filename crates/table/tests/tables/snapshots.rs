@@ -11,7 +11,7 @@ use crate::engine::AddNewest;
 use bytes::Bytes;
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, HashId, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
-use sstfilter_table::{BoundedBlockCache, RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
+use sstfilter_table::{RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
 
@@ -71,7 +71,7 @@ fn batches_read_and_count_what_single_lookups_do() {
             let run = |is_batch: bool| {
                 let mut read = TableOptions::default();
                 if cached {
-                    read = read.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+                    read = read.with_block_cache(1 << 30);
                 }
                 let mut edit = ViewEdit::new();
                 for number in 0..100_u32 {
@@ -196,7 +196,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
             Probes::PrefixesAndWholeKeys => KeyParts::whole_keys().with_extractor(extractor),
         };
         let run = |is_batch: bool| {
-            let read = TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            let read = TableOptions::default().with_block_cache(1 << 30);
             let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
             // Oldest first: disjoint at the levels above 0, and overlapping at level 0, in several chunks.
             for number in 0..170_u32 {

@@ -10,9 +10,7 @@ use std::{io, thread};
 use bytes::Bytes;
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
-use sstfilter_table::{
-    BoundedBlockCache, RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
-};
+use sstfilter_table::{RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
 
 /// A disk on which one chosen read waits for a signal.
 struct SlowDisk {
@@ -61,10 +59,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let index_offset = table.region(TablePart::Index).unwrap().start;
     for (what, slow_from) in [("first data block", 0), ("index", index_offset)] {
-        for options in [
-            TableOptions::default(),
-            TableOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
-        ] {
+        for options in [TableOptions::default(), TableOptions::default().with_block_cache(1 << 30)] {
             let (began, has_begun) = channel();
             let (end, may_end) = channel();
             let slow_from = AtomicU64::new(slow_from);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter_store::{FilterBudget, FilterPart};
-use sstfilter_table::{BoundedBlockCache, FilterVerdict, Lookup, Table, TableError, TableOptions, TableSet};
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::counts::Counts;
 use super::tables::{Entries, File, Probing};
@@ -163,7 +163,7 @@ impl Store {
         let mut options = TableOptions::default().with_key_parts(self.probing.parts.clone());
         options = options.with_hasher(self.probing.hasher.clone());
         if is_keeping {
-            options = options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            options = options.with_block_cache(1 << 30);
         }
         // Tables with the same options are probed together.
         let budgeted = budget.map(|budget| options.clone().with_filter_budget(budget));
