@@ -42,8 +42,8 @@ impl FilterBlock<&[u8]> {
     /// Like [`probe`](Self::probe), but does not compare the payload with its checksum, for engines that verified the
     /// bytes with a checksum of their own when they read them. It takes constant time.
     ///
-    /// If the bytes are not what was written, keys are lost. Of 300 single bits of a payload of 1,000 keys at 1 %, so
-    /// many made some keys absent when they were flipped, at most so many keys each:
+    /// If the bytes are not what was written, keys are lost. The table says how many of 300 bits of a payload of 1,000
+    /// keys at 1 % made keys absent when that bit alone was flipped, and how many keys at most:
     ///
     /// | kind | bits | keys | kind | bits | keys |
     /// |---|--:|--:|---|--:|--:|

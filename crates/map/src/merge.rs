@@ -355,7 +355,7 @@ impl Input<'_> {
         Ok(true)
     }
 
-    /// Returns whether a page may read so many bytes of the tail, as lists or as the page that it has outgrown to. All
+    /// Returns whether a page may read `bytes` bytes of the tail, as lists or as the page that it has outgrown to. All
     /// pages together name each byte once. Threads read pages in any order, so that this order is not compared.
     fn may_read_tail(&self, part: (u64, bool), bytes: u64) -> bool {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);

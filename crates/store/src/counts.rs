@@ -46,7 +46,7 @@ pub(super) struct Found {
 pub(super) enum ChunkEnd {
     /// At the file at this slot.
     At(usize),
-    /// At a file outside of the chunk that is older than so many of its files.
+    /// At a file outside of the chunk that is older than this number of its files.
     Before(usize),
     /// Nowhere: it reached all files.
     Passed,

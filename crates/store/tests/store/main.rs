@@ -2,6 +2,7 @@
 //!
 //! - `model`: random operations, compared with sets of keys.
 //! - `rates`: counts, compared with what was really searched.
+//! - `edits`: which edits of a view are refused, and which file is the newer one after the others.
 //! - `traps`: one test for each known way to lose a key or a count.
 //! - `trust`: hashers and extractors that do not match their names.
 //! - `panics`: the engine's code panics.
@@ -31,6 +32,7 @@ mod engine;
 mod budget;
 mod budget_partitions;
 mod damage;
+mod edits;
 mod key_parts;
 mod levels;
 mod maps;
