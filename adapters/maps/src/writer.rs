@@ -1,5 +1,6 @@
 //! Writes maps: adds new ones, merges them in tiers, and deletes those that no reader needs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -44,8 +45,8 @@ pub struct Merged {
     /// Their place in the manifest; none if no file of theirs is left.
     pub output: Option<MapEntry>,
     /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, of another size or
-    /// hash, that keep another number of bits of a hash, or that cover writes instead of files. Only maps that were to
-    /// be merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
+    /// hash, that keep another number of bits of a hash, that cover writes instead of files, or that
+    /// [contradict](MapError::Contradiction) each other. Only maps that were to be merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
 
@@ -140,6 +141,7 @@ impl MapWriter {
         for _ in 0..ATTEMPTS {
             let manifest = self.manifest().await?;
             let (mut merged, indexes) = self.choose(&manifest, cut, choice).await?;
+            let indexes = self.without_contradictions(&mut merged, indexes, &mut keep);
             if merged.inputs.is_empty() {
                 return Ok(merged);
             }
@@ -189,6 +191,33 @@ impl MapWriter {
             merged.inputs.clear();
         }
         Ok((merged, Vec::new()))
+    }
+
+    /// Leaves out the maps that contradict each other about a file that is kept: nothing says which one is right.
+    fn without_contradictions(
+        &self,
+        merged: &mut Merged,
+        indexes: Vec<MapIndex>,
+        keep: &mut impl FnMut(FileId) -> bool,
+    ) -> Vec<MapIndex> {
+        let mut merge = MapMerge::new(self.options);
+        let mut sound = Vec::<(MapEntry, MapIndex)>::new();
+        for (map, index) in core::mem::take(&mut merged.inputs).into_iter().zip(indexes) {
+            let added = merge.add_some(index.clone(), |_| Ok(Cow::Borrowed(&[])), &mut *keep);
+            let Err(error) = added else {
+                sound.push((map, index));
+                continue;
+            };
+            if let MapError::Contradiction { other: Some(other), .. } = error
+                && let Some(at) = sound.iter().position(|(earlier, _)| earlier.id == other)
+            {
+                merged.unusable.push((sound.remove(at).0, error.clone().into()));
+            }
+            merged.unusable.push((map, error.into()));
+        }
+        let (inputs, indexes) = sound.into_iter().unzip();
+        merged.inputs = inputs;
+        indexes
     }
 
     /// Loads the end of a map that merges can use.

@@ -33,7 +33,7 @@ impl FileWrites {
     pub const UNKNOWN: Self = Self { writes: Writes::ALL, foreign: Some(Writes::ALL) };
 
     /// Returns that of the file of a flush, with the number of the flush or those of its entries. All entries of the
-    /// store with lower numbers have been flushed, or are in flushes under way.
+    /// store with lower numbers have been flushed, or are in flushes whose files join before.
     #[must_use]
     pub const fn of_flush(writes: Writes) -> Self {
         Self { writes, foreign: None }
@@ -101,7 +101,8 @@ impl FileWrites {
     fn of_entry(self, number: Option<WriteId>) -> Self {
         let carried = number.map_or(Writes::ALL, Writes::of);
         let is_own = self.writes.overlaps(carried) && !self.foreign.is_some_and(|foreign| foreign.overlaps(carried));
-        if number.is_some() && (is_own || self.writes == carried) {
+        // Compactions to the last level set numbers to zero.
+        if number.is_some_and(|number| number.counter() > 0) && (is_own || self.writes == carried) {
             Self { writes: carried, foreign: None }
         } else {
             Self { foreign: Some(carried), ..self }
@@ -136,8 +137,8 @@ pub struct OutputWrites {
 impl OutputWrites {
     /// Adds an entry that is written to the output: value, tombstone, merge operand, each version. `input` is what the
     /// file states that it is read from, and `number` what it carries there; `None` if it carries none, or one that is
-    /// not known. The entry carries the same number in the output, or none. An entry that was merged from several is
-    /// added for each of them.
+    /// not known. The entry carries the same number in the output, or zero, or none. An entry that was merged from
+    /// several is added for each of them.
     pub fn add(&mut self, input: FileWrites, number: Option<WriteId>) {
         let entry = input.of_entry(number);
         self.entries = Some(self.entries.map_or(entry, |before| before.including(entry)));
@@ -200,6 +201,25 @@ mod tests {
         let second = output(&[(first, Some(15)), (FileWrites::of_flush(writes(40, 40)), Some(40))]);
         assert_eq!(output(&[(second, Some(15))]).writes(), writes(12, 40));
         assert_eq!(output(&[(second, Some(14))]), FileWrites::of_flush(writes(14, 14)));
+    }
+
+    // promise: file-maps
+    #[test]
+    fn a_number_that_was_set_to_zero_is_not_believed() {
+        let [old, own] = [FileWrites::of_earlier_file(id(20)), FileWrites::of_flush(writes(0, 30))];
+        let zeros = [WriteId::MIN, id(0)].map(Some);
+        for (input, zero) in [(old, zeros[0]), (own, zeros[1])] {
+            let mut output = OutputWrites::default();
+            output.add(input, zero);
+            let first = output.finish();
+            assert_eq!(first.writes(), input.writes());
+            output.add(first, zero);
+            assert_eq!(output.finish().writes(), input.writes());
+            // The others are.
+            let mut output = OutputWrites::default();
+            output.add(first, Some(WriteId(input.writes().last.0 - 3)));
+            assert_eq!(output.finish().writes().first.0, input.writes().last.0 - 3);
+        }
     }
 
     #[test]

@@ -13,9 +13,9 @@ const COUNTER_BITS: u32 = 40;
 /// number to other keys, and a map of the lost one would lose them. So the epoch is part of the number: take a new one,
 /// and make it durable, each time the store is opened for writing, and for each clone of the store.
 ///
-/// The counter may count flushes, or be the sequence number of an entry: a flush then writes an interval of numbers. An
-/// entry keeps the epoch in which it was written, so store the sequence number at which each epoch begins. When the
-/// counter is full, take a new epoch.
+/// The counter may count flushes, from 1, or be the sequence number of an entry: a flush then writes an interval of
+/// numbers. An entry keeps the epoch in which it was written, so store the sequence number at which each epoch begins.
+/// When the counter is full, take a new epoch.
 ///
 /// ```
 /// use sstfilter_map::WriteId;
@@ -58,6 +58,10 @@ impl WriteId {
     #[must_use]
     pub const fn epoch(self) -> u32 {
         (self.0 >> COUNTER_BITS) as u32
+    }
+
+    pub(crate) const fn counter(self) -> u64 {
+        self.0 & ((1 << COUNTER_BITS) - 1)
     }
 
     /// Returns the least number above this one.

@@ -22,9 +22,9 @@
 //!
 //! `FilterStore::with_range_filters` builds range filters along with point filters, and scans use them to skip files.
 //! Without a store, a writer and a reader follow the same steps as for point filters: create a builder with
-//! [`RangePolicy::builder`], write the block's bytes into the file, call [`RangeReader::load`] when the file is opened,
-//! and [`RangeReader::probe`] before the file is searched. The [contract](RangeBuilder#contract) says which keys to
-//! add, and when a file gets no range filter.
+//! [`RangePolicy::builder`], write the block's bytes into the file, call [`RangeFilter::load`] when the file is opened,
+//! and [`RangeFilter::may_contain_range`] before the file is searched; without a filter, search it always. The
+//! [contract](RangeBuilder#contract) says which keys to add, and when a file gets no range filter.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -48,7 +48,6 @@ mod ordered;
 mod params;
 mod plan;
 mod policy;
-mod reader;
 mod simd;
 #[cfg(test)]
 mod tests;
@@ -91,7 +90,6 @@ pub use context::RangeContext;
 pub use key_range::KeyRange;
 pub use plan::RangeUnits;
 pub use policy::RangePolicy;
-pub use reader::RangeReader;
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -30,8 +30,7 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 ///
 /// "Near a key" means in the key's cell, which at 1 % is 1/2^15 of the span of a segment's keys. docs/format/ranges.md
 /// derives the rates, and `sstfilter advise --ranges` measures both maps on your keys. The figure that counts is how
-/// often scans find nothing in files that the filter did not skip:
-/// [`RangeReader::record_scan`](super::RangeReader::record_scan).
+/// often scans find nothing in files that the filter did not skip, which the views of `sstfilter-store` count.
 ///
 /// A file may have one filter of each map, as two blocks.
 ///

@@ -181,8 +181,8 @@ impl<T> FileFilterBuilder<T> {
     }
 
     /// Returns whether the file gets no filter, because neither policy wants one. Keys then only set the bounds of the
-    /// file. Add no key, and the file is a candidate for every key; or add at least the smallest and the largest,
-    /// because keys outside of those that were added are absent.
+    /// file. Add no key, and the file is a candidate for every key; or add all, because keys outside of those that were
+    /// added are absent, and maps compare the number of keys.
     #[must_use]
     pub fn builds_nothing(&mut self) -> bool {
         self.started().builds_nothing()

@@ -49,11 +49,6 @@ fn number_at(stored: &[u8], at: usize) -> u64 {
     (&stored[at..]).get_u64_le()
 }
 
-/// The flush of an entry; `None` if a compaction to the last level has removed its number.
-fn flush_of(stored: &[u8]) -> Option<WriteId> {
-    Some(number_at(stored, 0)).filter(|number| *number > 0).map(WriteId::from_stored)
-}
-
 fn is_tombstone(stored: &[u8]) -> bool {
     stored[16] == 0
 }
@@ -401,7 +396,7 @@ impl Engine {
             if is_last && is_tombstone(&entry.1) {
                 continue; // It has nothing left to hide.
             }
-            let number = flush_of(&entry.1);
+            let number = WriteId::from_stored(number_at(&entry.1, 0));
             if is_last {
                 // As engines do, because zeros take fewer bytes once they are compressed.
                 entry.1 = [&[0; 8], &entry.1[8..]].concat().into();
@@ -411,7 +406,7 @@ impl Engine {
                 None => (NewTable::new(&self.store)?, OutputWrites::default()),
             };
             builder.add(&entry)?;
-            writes.add(stated, number);
+            writes.add(stated, Some(number));
             if builder.table.entries() == TABLE_ENTRIES as u64 {
                 new.push(builder.finish(&self.directory, writes.finish())?);
             } else {

@@ -69,7 +69,7 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// [`ViewError`] if two tables have the same age.
+    /// [`ViewError`] if two tables have the same age, or one id because one is a copy of the other.
     pub fn new(tables: impl IntoIterator<Item = (u64, Table)>) -> Result<Self, ViewError> {
         let tables: Vec<_> = tables.into_iter().collect();
         let newest = tables.iter().max_by_key(|(age, _)| *age);
@@ -88,8 +88,9 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// The errors of [`Table::open`], for the newest table that fails; [`TableError::Io`] if two have the same age.
-    /// With [`TableOptions::reject_foreign_filters`], also an error for a filter that the set does not use.
+    /// The errors of [`Table::open`], for the newest table that fails; [`TableError::Io`] if two have the same age, or
+    /// one id because one is a copy of the other. With [`TableOptions::reject_foreign_filters`], also an error for a
+    /// filter that the set does not use.
     pub fn open<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = (u64, P)>,
         options: &TableOptions,
@@ -97,14 +98,18 @@ impl TableSet {
         let mut options = options.clone();
         let (mut paths, mut tables) = (paths.into_iter().collect::<Vec<_>>(), Vec::new());
         paths.sort_by_key(|(age, _)| Reverse(*age));
-        for (age, path) in paths {
+        for (age, path) in &paths {
             let table = Table::open(path, &options)?;
             if options.hasher.is_none() {
                 (options.store, options.hasher) = (table.store.clone(), Some(table.store.filters().hasher().clone()));
             }
-            tables.push((age, table));
+            tables.push((*age, table));
         }
-        let failed = |error| TableError::Io { context: "open tables", path: None, source: io::Error::other(error) };
+        let failed = |error| {
+            let copy = if let ViewError::DuplicateId { position, .. } = error { paths.get(position) } else { None };
+            let path = copy.map(|(_, path)| path.as_ref().to_owned());
+            TableError::Io { context: "open tables", path, source: io::Error::other(error) }
+        };
         let set = Self::new(tables).map_err(failed)?;
         // Checked at the end: a later table may have shown that the common hasher does not match its description.
         let snapshot = set.snapshot();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use sstfilter::{FileId, Filters};
-use sstfilter_map::{MapBuilder, MapOptions, WriteId, Writes};
+use sstfilter_map::{MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_map_store::{Error, Manifest, MapWriter};
 
 use crate::faults::{Fault, Faulty};
@@ -150,6 +150,26 @@ async fn plant(store: &Arc<Faulty>, options: MapOptions, fill: impl FnOnce(&mut 
     manifest.maps.insert(0, map);
     let manifest = manifest.encode().unwrap();
     store.inner.put(&Path::from(format!("{FOLDER}/manifest")), manifest.into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn maps_that_contradict_each_other_do_not_stop_merges_of_others() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..3 {
+        assert!(add(&writer, "day", map..=map).await);
+    }
+    // Another file of this id has fewer keys.
+    plant(&store, options(), |builder| builder.add_file(file(0), keys(0).skip(5).map(hash).collect())).await;
+    let merged = writer.merge("day", |_| true).await.unwrap();
+    assert_eq!((merged.inputs.len(), merged.unusable.len()), (2, 2));
+    for (_, error) in &merged.unusable {
+        assert!(matches!(error, Error::Map(MapError::Contradiction { other: Some(_), .. })), "{error}");
+    }
+    check_anew(&store, 0..3).await;
+    // Once the store has no file of this id, they can be merged.
+    assert_eq!(writer.merge_all("day", |id| id != file(0)).await.unwrap().unusable.len(), 0);
+    check_anew(&store, 0..3).await;
 }
 
 #[tokio::test]

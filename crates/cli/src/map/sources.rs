@@ -61,6 +61,9 @@ pub(super) fn parse_fingerprint(text: &str) -> Result<FileId, String> {
     fingerprint.map(FileId::from_fingerprint).ok_or_else(expected)
 }
 
+/// Bytes of a list in memory while it is hashed.
+const HASHED_BYTES: usize = 1 << 20;
+
 /// Returns the id of a list of keys: the fingerprint that its name states, up to a dot, or else the hash of the name
 /// and of the contents, because a name comes back with other contents.
 fn id_of_list(path: &Path) -> anyhow::Result<FileId> {
@@ -71,9 +74,13 @@ fn id_of_list(path: &Path) -> anyhow::Result<FileId> {
     if let Ok(stated) = parse_fingerprint(stem) {
         return Ok(stated);
     }
-    let hash = |bytes: &[u8]| KeyHasher::default().hash(bytes).get();
-    let contents = hash(&file.end(file.length)?).to_le_bytes();
-    Ok(FileId::from_fingerprint(hash(&[name.as_encoded_bytes(), &contents].concat())))
+    let mut id = 0;
+    let mut add = |bytes: &[u8]| id = KeyHasher::default().hash(&[&u64::to_le_bytes(id), bytes].concat()).get();
+    add(name.as_encoded_bytes());
+    for offset in (0..file.length).step_by(HASHED_BYTES) {
+        add(&file.read(offset, (file.length - offset).min(HASHED_BYTES as u64))?);
+    }
+    Ok(FileId::from_fingerprint(id))
 }
 
 /// A file with keys.

@@ -92,8 +92,9 @@ fn global_sequence_number(contents: &[u8]) -> Option<core::ops::Range<usize>> {
     Some(start..start + SEQUENCE_NUMBER_BYTES)
 }
 
+/// Tables of `TiKV` had the second name for a while.
 fn is_known(policy: &[u8]) -> bool {
-    policy.strip_prefix(BUILTIN_POLICY).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+    policy.strip_prefix(BUILTIN_POLICY).is_some_and(|rest| rest.is_empty() || rest == b".FullBloom")
 }
 
 fn filter_place(

@@ -235,6 +235,23 @@ fn a_line_that_has_overflowed_stays_so_without_the_files_of_its_keys() {
     assert_eq!(check_overflowed(&bytes, 2..4), report.overflowed_lines);
 }
 
+// promise: file-maps
+#[test]
+fn lists_of_a_line_that_overflows_are_not_those_of_later_lines() {
+    let mut builder = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(40).unwrap());
+    for number in 0..80 {
+        let chosen = (0..70_000).step_by(if number == 0 { 1 } else { 100 }).map(side_by_side);
+        builder.add_file(file(number), if number < 40 { chosen.collect() } else { (0..4_000).map(hash).collect() });
+    }
+    let (bytes, report) = finish(builder);
+    assert!(report.overflowed_lines > 0 && report.lists > 0, "{report:?}");
+    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    for number in 40..80 {
+        let id = map.index().local_id(file(number)).unwrap();
+        assert!((0..4_000).all(|key| map.candidates(hash(key)).may_contain(id)), "{number}");
+    }
+}
+
 #[test]
 fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
     let options = MapOptions::with_prefix_bits(48).unwrap().with_page_bytes(1 << 20).unwrap();

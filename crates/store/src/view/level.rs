@@ -61,7 +61,7 @@ pub enum ViewError {
         position: usize,
     },
     /// The edit adds a file whose id another file of the view has, at any level: two files of the same contents, or two
-    /// that were given one id. Maps and budgets tell files apart by their ids.
+    /// that were given one id. Maps tell files apart by their ids. Add only one of two copies.
     DuplicateId {
         /// The level.
         level: u32,

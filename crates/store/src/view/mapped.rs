@@ -112,16 +112,6 @@ impl<F> Mapped<F> {
         }
     }
 
-    /// Leaves all files of a level to `all`, which has them.
-    fn uncover(&mut self, all: &Arc<Level<F>>) -> Arc<Level<F>> {
-        for position in 0..self.slots.len() * SLOTS {
-            if self.slot(position).is_some_and(|covered| covered.order.level == all.number) {
-                self.set_slot(position, None);
-            }
-        }
-        all.clone()
-    }
-
     pub(crate) fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<Bytes>>> {
         self.set.maps()
     }
@@ -186,13 +176,20 @@ impl<F> Mapped<F> {
             if rest.len() == level.states().count() {
                 uncovered.push(level.clone());
             } else if !rest.is_empty() {
-                let own = Level::empty(level.number).edited(&(HashMap::new(), rest), config);
                 // They fit, because they are files of the level.
-                uncovered.push(own.map_or_else(|_| mapped.uncover(level), Arc::new));
+                let Ok(own) = Level::empty(level.number).edited(&(HashMap::new(), rest), config) else {
+                    return Ok(None);
+                };
+                uncovered.push(Arc::new(own));
             }
         }
         mapped.uncovered = uncovered.into();
-        Ok(Some(mapped).filter(|mapped| mapped.covered > 0 || !mapped.contradictions().is_empty()))
+        Ok(Some(mapped).filter(Self::is_kept))
+    }
+
+    /// Returns whether the maps cover a file of the view, or have something to report.
+    fn is_kept(&self) -> bool {
+        self.covered > 0 || !self.contradictions().is_empty()
     }
 
     /// Returns the maps after an edit of the view; `None` if they no longer cover any of its files.
@@ -235,7 +232,7 @@ impl<F> Mapped<F> {
                 let own = own.unwrap_or_else(|| Arc::new(Level::empty(number)));
                 let change = (core::mem::take(leaving), core::mem::take(added));
                 // It fits, because the whole level took the whole change.
-                own.edited(&change, config).map_or_else(|_| next.uncover(&after), Arc::new)
+                Arc::new(own.edited(&change, config).ok()?)
             } else {
                 after
             };
@@ -244,7 +241,7 @@ impl<F> Mapped<F> {
             }
         }
         next.uncovered = uncovered.into_values().collect();
-        Some(next).filter(|next| next.covered > 0)
+        Some(next).filter(Self::is_kept)
     }
 
     /// Takes the file into its slot, if a map covers it. Returns whether one does.

@@ -1,8 +1,7 @@
 //! File maps of a view, for engines: use them, write new ones, and know when.
 
 use core::sync::atomic::Ordering;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -79,30 +78,24 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             merge.add_loaded(old, is_covered)?;
         }
         let mut added = MapBuilder::new(&self.config.reader.filters, options);
-        let mut ids = HashMap::new();
         let mut add = |id: FileId, file: &Arc<F>, state: &FileState| {
-            let is_without_map = match ids.entry(id.fingerprint()) {
-                // A file may be in the view twice.
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    let hashes = hashes(file)?;
-                    let is_without_map = *new.insert(hashes.is_none());
-                    hashes.into_iter().for_each(|hashes| added.add_file(id, hashes));
-                    is_without_map
-                }
-            };
-            state.is_without_map.store(is_without_map, Ordering::Relaxed);
+            let hashes = hashes(file)?;
+            state.is_without_map.store(hashes.is_none(), Ordering::Relaxed);
+            hashes.into_iter().for_each(|hashes| added.add_file(id, hashes));
             Ok::<_, io::Error>(())
         };
         for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
-            // A second file of a covered id has nothing to add.
-            if let Some(id) = member.state.id_in_maps().filter(|id| !is_covered(*id)) {
+            if let Some(id) = member.state.id_in_maps() {
                 add(id, &member.file, &member.state)?;
             }
         }
         let is_in_sound = |id| sound.iter().any(|map| map.index().local_id(id).is_some());
+        let mut met = HashSet::new();
         for covered in damaged.iter().flat_map(|map| map.index().files()).filter(|covered| !is_in_sound(covered.file)) {
-            if let Some(own) = mapped.and_then(|mapped| mapped.covered(covered.file)) {
+            // Several damaged maps may cover a file.
+            if let Some(own) =
+                mapped.and_then(|mapped| mapped.covered(covered.file)).filter(|_| met.insert(covered.file))
+            {
                 add(covered.file, &own.file, &own.state)?;
             }
         }
@@ -131,12 +124,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             return self.needs_map_of_writes(policy);
         }
         let mapped = self.mapped.as_deref();
-        // A second file of an id cannot be covered, too.
-        let is_covered = |id| mapped.is_some_and(|mapped| mapped.covered(id).is_some());
         let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
-        let files = uncovered
-            .filter(|state| state.is_for_maps() && state.id_in_maps().is_none_or(|id| !is_covered(id)))
-            .count();
+        let files = uncovered.filter(|state| state.is_for_maps()).count();
         if files > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(files));
         }
@@ -162,8 +151,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 /// Lookups before the rate of false reads is judged.
 const MIN_LOOKUPS: u64 = 10_000;
 
-pub(super) fn is_damaged(map: &FileMap<Bytes>) -> bool {
-    map.has_unknown_pages() || map.problems().next().is_some()
+pub(super) const fn is_damaged(map: &FileMap<Bytes>) -> bool {
+    map.has_unknown_pages() || map.has_damaged_pages()
 }
 
 impl<F> FilterView<F> {

@@ -51,6 +51,8 @@ pub struct FilterView<F> {
     pub(super) writes: Option<Arc<WriteSet<Bytes>>>,
     /// The last write of all flushes that have joined the view.
     pub(super) flushed: Option<WriteId>,
+    /// Above the ages of all files that level 0 has had: one that came again would make an older file the newer one.
+    next_age: u64,
 }
 
 /// The files that a flush or a compaction adds and removes at once.
@@ -131,7 +133,7 @@ impl<F> FilterView<F> {
     pub fn new(store: &FilterStore) -> Self {
         let counts = Arc::new(StripedCounters::new(Count::ALL));
         let (config, levels) = (store.config.clone(), Arc::new([]));
-        Self { config, levels, ids: Arc::default(), counts, mapped: None, writes: None, flushed: None }
+        Self { config, levels, ids: Arc::default(), counts, mapped: None, writes: None, flushed: None, next_age: 0 }
     }
 
     /// Returns the hash and the parts of keys that lookups probe for.
@@ -162,10 +164,11 @@ impl<F> FilterView<F> {
         chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place).0, file)))
     }
 
-    /// Returns an age above those of all files of level 0, for an engine whose files have no numbers that ascend.
+    /// Returns an age above those of all files that level 0 has had in this view and those that it was made from, for
+    /// an engine whose files have no numbers that ascend. Call it on the view that the file joins.
     #[must_use]
-    pub fn next_age(&self) -> u64 {
-        self.level_0().next().map_or(0, |(newest, _)| newest.saturating_add(1))
+    pub const fn next_age(&self) -> u64 {
+        self.next_age
     }
 
     /// Returns what was counted for the files of a level while they were in it, including files that have left. Counts
@@ -237,12 +240,14 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             *level = Arc::new(level.edited(change, &self.config)?);
         }
         let ids = self.ids_after(&changes)?;
+        let newest = levels.get(&OVERLAPPING).and_then(|level| level.chunks().next()).map(|chunk| chunk.age(0).0);
+        let next_age = self.next_age.max(newest.map_or(0, |newest| newest.saturating_add(1)));
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
         let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
         let mapped =
             self.mapped.as_ref().and_then(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
-        Ok(Self { levels, ids: Arc::new(ids), mapped: mapped.map(Arc::new), writes, ..self.clone() })
+        Ok(Self { levels, ids: Arc::new(ids), mapped: mapped.map(Arc::new), writes, next_age, ..self.clone() })
     }
 
     /// Returns the ids of the files after changes that fit their levels.
@@ -272,6 +277,7 @@ impl<F> Clone for FilterView<F> {
             mapped: self.mapped.clone(),
             writes: self.writes.clone(),
             flushed: self.flushed,
+            next_age: self.next_age,
         }
     }
 }

@@ -67,6 +67,8 @@ fn the_age_of_files_of_level_0_decides_and_no_order_of_calls() {
         });
         assert!(order(&view).into_iter().eq((0..200).rev()), "{number}");
         assert_eq!(view.next_age(), 1_991);
+        let gone = files.iter().fold(edit(), |edit, file| edit.remove(0, file));
+        assert_eq!(view.edited(gone).unwrap().next_age(), 1_991, "no age comes again");
         // A store that is reopened, from the list that the view gives.
         let stored: Vec<_> = view.level_0().map(|(age, file)| (age, file.clone())).collect();
         let again = stored.into_iter().fold(edit(), |edit, (age, file)| edit.add_to_level_0(age, file));

@@ -240,19 +240,21 @@ impl World {
         }
         let is_last = (target + 1..LEVELS).all(|level| self.view.files(level).next().is_none());
         let mut kept: Vec<_> = merged.into_values().filter(|(entry, _)| !is_last || entry.2.is_some()).collect();
-        let (forgets, mut new) = (self.random.below(6), Vec::new());
+        let (forgets, mut new) = (self.random.below(8), Vec::new());
         while !kept.is_empty() {
             let mut writes = OutputWrites::default();
             let mut entries = Vec::new();
             for (entry, input) in kept.drain(..kept.len().min(1 + self.random.below(12))) {
-                // Numbers are kept, removed, removed from some entries, or this compaction does not know them.
-                writes.add(input, entry.1.filter(|_| forgets < 4));
+                // Numbers are kept, removed or set to zero, of some entries or of all, or this compaction does not know
+                // them.
+                writes.add(input, entry.1.filter(|_| forgets < 6));
                 let is_kept = match forgets {
-                    0 | 4 => false,
-                    1 => self.random.one_in(2),
+                    0 | 2 | 6 => false,
+                    1 | 3 => self.random.one_in(2),
                     _ => true,
                 };
-                entries.push((entry.0, entry.1.filter(|_| is_kept), entry.2));
+                let zero = WriteId::new(self.below(3), 0).filter(|_| forgets < 2);
+                entries.push((entry.0, entry.1.filter(|_| is_kept).or(zero), entry.2));
             }
             new.push(File::new(&self.store, entries, writes.finish()));
         }
