@@ -203,17 +203,15 @@ impl MapWriter {
         let mut merge = MapMerge::new(self.options);
         let mut sound = Vec::<(MapEntry, MapIndex)>::new();
         for (map, index) in core::mem::take(&mut merged.inputs).into_iter().zip(indexes) {
-            let added = merge.add_some(index.clone(), |_| Ok(Cow::Borrowed(&[])), &mut *keep);
-            let Err(error) = added else {
-                sound.push((map, index));
-                continue;
-            };
-            if let MapError::Contradiction { other: Some(other), .. } = error
-                && let Some(at) = sound.iter().position(|(earlier, _)| earlier.id == other)
-            {
-                merged.unusable.push((sound.remove(at).0, error.clone().into()));
+            match merge.add_some(index.clone(), |_| Ok(Cow::Borrowed(&[])), &mut *keep) {
+                Ok(()) => sound.push((map, index)),
+                Err(error) => {
+                    let other = if let MapError::Contradiction { other, .. } = error { other } else { None };
+                    let earlier = sound.iter().position(|(earlier, _)| Some(earlier.id) == other);
+                    let earlier = earlier.map(|at| sound.remove(at).0);
+                    merged.unusable.extend(earlier.into_iter().chain([map]).map(|map| (map, error.clone().into())));
+                }
             }
-            merged.unusable.push((map, error.into()));
         }
         let (inputs, indexes) = sound.into_iter().unzip();
         merged.inputs = inputs;

@@ -179,7 +179,7 @@ impl<'a> Rebuild<'a> {
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         Replaces::SIDECAR.check(&sidecar_path(path))?;
-        replace::remove_leftovers(replace::directory_of(path));
+        replace::remove_leftovers(replace::directory_of(path))?;
         let bytes = table.install_sidecar(&built, &writing)?.map_or(0, |(_, bytes)| bytes);
         // As passed: the library returns an absolute path.
         let policy = about;

@@ -108,7 +108,7 @@ pub(crate) fn write_with<T>(
 ) -> anyhow::Result<T> {
     let context = || format!("cannot write {}", path_name(path));
     let directory = directory_of(path);
-    remove_leftovers(directory);
+    remove_leftovers(directory).with_context(context)?;
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
     let filled = fill(&mut file).and_then(|filled| file.sync().map(|()| filled)).with_context(context)?;
@@ -132,13 +132,13 @@ pub(crate) fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
 
 /// Removes the temporary files that killed runs left in a directory, when this run first writes there. A file that
 /// cannot be removed stays.
-pub(crate) fn remove_leftovers(directory: &Path) {
+pub(crate) fn remove_leftovers(directory: &Path) -> anyhow::Result<()> {
     static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     if DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned()) {
-        // A directory may allow to write and not to list.
-        let files = files::list(directory).unwrap_or_default();
+        let files = files::list(directory)?;
         files.iter().filter(|file| files::is_leftover(file)).for_each(|file| drop(remove_leftover(file)));
     }
+    Ok(())
 }
 
 /// Removes a file with the name of a temporary file, and returns whether it did: not while a process writes it, which

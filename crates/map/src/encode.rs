@@ -89,6 +89,8 @@ pub(crate) struct PageWriter {
     lists: Vec<List>,
     /// The lines whose entries were too many for an input.
     overflowed: Vec<RangeInclusive<u64>>,
+    /// How many lines of the last page have overflowed.
+    pub(crate) overflowed_lines: u64,
 }
 
 /// The line that is being written.
@@ -197,6 +199,7 @@ impl PageWriter {
             run_ends: Vec::new(),
             lists: Vec::new(),
             overflowed: Vec::new(),
+            overflowed_lines: 0,
         }
     }
 
@@ -240,14 +243,6 @@ impl PageWriter {
         Some(Outside { start, lists, outgrown, trailer })
     }
 
-    /// Returns how many lines of the last page have overflowed.
-    pub(crate) fn overflowed_lines(&self) -> u64 {
-        let has_overflowed = |[_, [place, .., rank]]: &&[[u64; 4]; 2]| {
-            rank >> 32 >= OVERFULL.into() && place & u64::from(u32::MAX) == OVERFLOWED.into()
-        };
-        self.lines.iter().filter(has_overflowed).count() as u64
-    }
-
     /// The trailer of the page that was collected.
     fn trailer(&self, page: u64) -> PageTrailer {
         PageTrailer {
@@ -273,6 +268,7 @@ impl PageWriter {
         self.lines.clear();
         self.run_ends.clear();
         self.lists.clear();
+        self.overflowed_lines = 0;
         self.open = OpenLine::default();
         let (radix, field_bits) = (self.shape.radix(), self.shape.field_bits);
         let mut rest = entries;
@@ -321,6 +317,7 @@ impl PageWriter {
         // At most 2^30: a page has 2^14 lines.
         let rank = start.count;
         let has_overflowed = open.count > MAX_LINE_ENTRIES || self.overflowed.iter().any(|lines| lines.contains(&line));
+        self.overflowed_lines += u64::from(has_overflowed);
         let second_half = if has_overflowed {
             self.fields.rewind(start);
             self.lists.truncate(lists);

@@ -80,14 +80,8 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     /// Returns the pages that cannot be used, and why.
     pub fn problems(&self) -> impl Iterator<Item = MapError> + '_ {
         // Only damage is worth comparing all checksums again.
-        let checks = self.has_damaged_pages().then(|| self.checks());
+        let checks = (!self.damaged.is_empty()).then(|| self.checks());
         checks.into_iter().flatten().filter_map(Result::err)
-    }
-
-    /// Returns whether it has [problems](Self::problems), without comparing checksums again.
-    #[must_use]
-    pub const fn has_damaged_pages(&self) -> bool {
-        !self.damaged.is_empty()
     }
 
     /// Returns whether entries were lost before the map was written: its pages are sound, and say that every covered

@@ -255,7 +255,7 @@ impl Plan {
             }
             let outside = writer.write(page, (of_page, &packing), &missing.overflowed, &mut written.bytes);
             written.outside.extend(outside);
-            written.overflowed += writer.overflowed_lines();
+            written.overflowed += writer.overflowed_lines;
         }
         Ok(written)
     }

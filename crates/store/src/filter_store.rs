@@ -1,5 +1,6 @@
 //! The settings that all files of a store share.
 
+use core::ops::Bound;
 use std::sync::Arc;
 
 use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor};
@@ -11,7 +12,7 @@ use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
 use super::identity::TableIdentity;
-use super::metadata::FilterMetadata;
+use super::metadata::{FilterMetadata, KeyBounds};
 use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
@@ -199,14 +200,19 @@ impl FilterStore {
     }
 
     /// Opens a file without using any filter. All of its keys, and all keys that its range tombstones delete, must be
-    /// in the range `keys`. An excluded end counts as included.
+    /// in the range `keys`. An excluded start counts as included.
     ///
     /// The range `..` says nothing about them. At a level other than 0, a view then cannot tell whether the file
     /// overlaps its neighbours, and returns it before them: its range tombstones must not reach into them. They do not
     /// if the file was added with its description before.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
-        let metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into().into());
+        let keys = keys.into();
+        let mut metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into());
+        if let (Bound::Excluded(_), KeyBounds::Keys(_)) = (keys.upper, &metadata.bounds) {
+            // As of range tombstones, whose end is excluded, too.
+            metadata.range_tombstones = Some(Box::new(core::mem::replace(&mut metadata.bounds, KeyBounds::Empty)));
+        }
         FileFilters::open(&self.config, metadata.into(), None)
     }
 }

@@ -470,9 +470,11 @@ impl FilterMetadata {
         &self.sections
     }
 
-    /// Returns keys of the file that show whether a hash or an extractor has changed.
+    /// Returns keys of the file that show whether a hash or an extractor has changed. Without a description, and so
+    /// without an id, there are none: its bounds need not be keys.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
-        self.bounds.keys().into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
+        let ends = self.bounds.keys().filter(|_| self.file.fingerprint() != 0);
+        ends.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
     /// Returns the smallest key that the file has or deletes, and the end of these keys, which is included only if it
@@ -491,7 +493,7 @@ impl FilterMetadata {
     }
 
     /// Returns the first key that range tombstones delete, and the end of these keys, which is excluded.
-    fn deleted(&self) -> Option<[&[u8]; 2]> {
+    pub(crate) fn deleted(&self) -> Option<[&[u8]; 2]> {
         self.range_tombstones.as_deref()?.keys()
     }
 

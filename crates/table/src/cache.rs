@@ -1,6 +1,5 @@
 //! Data blocks in memory, shared by all tables of a store.
 
-use core::fmt;
 use core::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
@@ -17,6 +16,7 @@ use super::headed::HeadedBlock;
 /// Rejected alternative to the number: the table's id, which would keep blocks valid when a table is reopened. Ids can
 /// repeat or be forged, and then a block of the other table would answer. Such a block is searched without the prefix
 /// that its own table's index implies, and its checksum can be forged as well.
+#[derive(Debug)]
 pub(super) struct BlockCache(Cache<(u64, u64), Arc<HeadedBlock>, BlockBytes, BuildHasherDefault<Mix>>);
 
 impl BlockCache {
@@ -25,13 +25,6 @@ impl BlockCache {
         // Assumes the usual block of 4 KiB; for other sizes, the cache's table grows, or is larger than needed.
         let blocks = usize::try_from(max_bytes / 4096).unwrap_or(usize::MAX).min(1 << 20);
         Self(Cache::with(blocks, max_bytes, BlockBytes, BuildHasherDefault::default(), DefaultLifecycle::default()))
-    }
-}
-
-impl fmt::Debug for BlockCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, max_bytes) = (self.0.weight(), self.0.capacity());
-        f.debug_struct("BlockCache").field("bytes", &bytes).field("max_bytes", &max_bytes).finish_non_exhaustive()
     }
 }
 

@@ -135,8 +135,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
     let name = path_name(leftover);
     let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();
     if found.is_file() {
-        // One that cannot be removed is in nobody's way.
-        return Ok(replace::remove_leftover(leftover).unwrap_or(false));
+        return replace::remove_leftover(leftover).with_context(|| format!("cannot remove {name}"));
     }
     ensure!(found.is_dir(), "{name} is not a temporary file of this command: move it away, or choose another --out");
     // Not removed without --overwrite: they may be the only complete copy of the tables.

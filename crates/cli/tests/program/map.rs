@@ -70,10 +70,10 @@ fn an_engine_loads_the_map_with_the_printed_id_and_finds_lists_by_names_that_are
     let id = FileId::from_fingerprint(u64::from_str_radix(id, 16).unwrap());
     let filters = Filters::default();
     let map = FileMap::load(fs::read(map).unwrap(), &filters, id).unwrap();
-    let hash = |bytes: &[u8]| KeyHasher::default().hash(bytes).get();
+    let hash = |id: u64, bytes: &[u8]| KeyHasher::default().hash(&[&id.to_le_bytes(), bytes].concat()).get();
     let named = |name: &str| {
-        let contents = hash(&fs::read(format!("{lists}/{name}")).unwrap()).to_le_bytes();
-        FileId::from_fingerprint(hash(&[name.as_bytes(), &contents].concat()))
+        let contents = fs::read(format!("{lists}/{name}")).unwrap();
+        FileId::from_fingerprint(contents.chunks(1 << 20).fold(hash(0, name.as_bytes()), hash))
     };
     let fingerprint = FileId::from_fingerprint(0x0123_4567_89ab_cdef);
     for (file, key) in [(named("001.keys"), "1-499"), (named("002.keys"), "2-0"), (fingerprint, "other")] {

@@ -83,8 +83,8 @@ pub enum ViewError {
     },
     /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of
     /// the other. Cut range tombstones where files end: each file gets the part from its smallest key up to but
-    /// excluding the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are
-    /// not compared.
+    /// excluding the smallest key of the next file. Of files of [unknown bounds](super::FilterStore::open_unfiltered),
+    /// only the range tombstones in their descriptions are compared.
     Overlap {
         /// The level.
         level: u32,
@@ -280,6 +280,7 @@ impl<F> Level<F> {
         }
         let loose = self.recut(false, &mut touched, &prefix, Some(config))?;
         let sorted = self.recut(true, &mut touched, &prefix, None)?;
+        self.check_deleted(&loose, &sorted)?;
         let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
         let groups = loose.iter().filter_map(|chunk| chunk.core.group.as_ref());
         let residency = CacheResidency::of_bytes(groups.map(|group| group.filters.bytes()).sum());
@@ -324,6 +325,25 @@ impl<F> Level<F> {
         run.extend(touched.remove(&(is_sorted, old.len())).into_iter().flatten());
         self.cut_into(&mut chunks, &mut run, None, (prefix, config))?;
         Ok(chunks)
+    }
+
+    /// Fails if a file whose keys are not known, and which lookups come to first, deletes keys of another one.
+    fn check_deleted(&self, loose: &[Arc<Chunk<F>>], sorted: &[Arc<Chunk<F>>]) -> Result<(), ViewError> {
+        let all = || loose.iter().chain(sorted).flat_map(|chunk| &chunk.core.files);
+        let first = loose.iter().filter(|_| self.number != OVERLAPPING);
+        for own in first.flat_map(|chunk| &chunk.core.files) {
+            let Some([start, end]) = own.metadata.deleted() else { continue };
+            let deleted = KeyRange { lower: Bound::Included(start), upper: Bound::Excluded(end) };
+            let overlaps = |file: &&Arc<FileState>| match file.metadata.span() {
+                Some(_) => file.overlaps(deleted),
+                None => !Arc::ptr_eq(file, own) && file.metadata.deletes_in(deleted),
+            };
+            if let Some(file) = all().find(overlaps) {
+                let smallest = file.metadata.span().map_or(start, |(smallest, _)| smallest).to_vec();
+                return Err(ViewError::Overlap { level: self.number, largest: end.to_vec(), smallest });
+            }
+        }
+        Ok(())
     }
 
     fn check_neighbours(&self, pair: &[&Member<F>], is_sorted: bool) -> Result<(), ViewError> {

@@ -151,8 +151,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 /// Lookups before the rate of false reads is judged.
 const MIN_LOOKUPS: u64 = 10_000;
 
-pub(super) const fn is_damaged(map: &FileMap<Bytes>) -> bool {
-    map.has_unknown_pages() || map.has_damaged_pages()
+pub(super) fn is_damaged(map: &FileMap<Bytes>) -> bool {
+    map.has_unknown_pages() || map.problems().next().is_some()
 }
 
 impl<F> FilterView<F> {

@@ -135,7 +135,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns whether maps of writes are used, or will be.
     pub(super) fn has_writes(&self) -> bool {
-        self.writes.is_some() || self.mapped.is_none() && self.flushed.is_some() && self.states_writes()
+        self.writes.is_some() || self.flushed.is_some() && self.states_writes()
     }
 
     /// Returns whether a file states which flushes wrote its entries.
@@ -147,7 +147,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
         let has_joined = |first: WriteId| self.flushed.is_some_and(|last| first <= last);
         let is_due = |map: &FileMap<Bytes>| {
-            is_damaged(map) && map.index().writes().first().is_some_and(|writes| has_joined(writes.first()))
+            map.index().writes().first().is_some_and(|writes| has_joined(writes.first())) && is_damaged(map)
         };
         if maps.iter().any(|map| is_due(map)) {
             return Some(MapReason::Damaged);

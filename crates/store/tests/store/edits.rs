@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::FileId;
 use sstfilter_store::{FilterStore, FilterView, ViewEdit, ViewError};
 
@@ -152,6 +153,26 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
         assert!(in_range.map(|found| Arc::as_ptr(found.file)).any(|found| found == Arc::as_ptr(&added)));
         assert!(view.edited(ViewEdit::new().remove(1, &added)).is_ok());
     }
+    // Also of files whose keys are not known, because nothing is built.
+    let unbuilt = FilterStore::default().without_filters();
+    for (range, is_refused) in [(["a", "d"], true), (["d", "e"], true), (["a", "c"], false), (["n", "x"], false)] {
+        let file = deleting(&unbuilt, &[], range);
+        assert!(is_candidate(&view_of(&store, &[(0, &file)]), b"any", &file));
+        assert_eq!(add(file.clone()).is_err(), is_refused, "{range:?}");
+        let after = ViewEdit::new().add(1, file).add(2, run[0].clone()).remove(1, &run[0]);
+        assert!(view.edited(after).is_ok() || range == ["d", "e"]);
+    }
+    let [one, other] = [["n", "s"], ["r", "t"]].map(|range| deleting(&unbuilt, &[], range));
+    assert!(view.edited(ViewEdit::new().add(1, one).add(1, other)).is_err());
+    // Without a description, an end may be excluded, too.
+    let end = |key: &'static str| store.open_unfiltered(&b"e"[..]..key.as_bytes());
+    let unfiltered = |key| Arc::new(File::new([b"e".to_vec()].into(), Disk::new(Bytes::new()), end(key)));
+    assert!(add(unfiltered("k\0")).is_err());
+    let (between, file) = add(unfiltered("k")).unwrap();
+    for key in ["e", "f", "jz"] {
+        assert!(is_candidate(&between, key.as_bytes(), &file), "{key}");
+    }
+    assert!(!is_candidate(&between, b"k", &file) && !is_candidate(&between, b"d", &file));
     // A run of many files, each of which deletes all up to the next one.
     let name = |number: u32| format!("{number:04}");
     let many = (0..500).map(|number| {

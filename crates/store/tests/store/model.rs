@@ -26,9 +26,6 @@ use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
 
-/// A key above all keys of the worlds.
-const BEHIND_ALL: &[u8] = &[u8::MAX; 4];
-
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
 
@@ -379,12 +376,16 @@ impl World {
     }
 
     fn unfiltered(&mut self, keys: BTreeSet<Key>) -> Arc<File> {
-        let filters = match (keys.first(), keys.last(), self.random.below(3)) {
-            (Some(first), Some(last), 0) => self.reader.open_unfiltered(&first[..]..=&last[..]),
-            (Some(first), Some(last), 1) => self.reader.open_unfiltered(&first[..]..&[&last[..], b"\0"].concat()[..]),
-            _ => self.reader.open_unfiltered(..),
+        let (filters, tombstone) = match (keys.first(), keys.last(), self.random.below(3)) {
+            (Some(first), Some(last), 0) => (self.reader.open_unfiltered(&first[..]..=&last[..]), None),
+            (Some(first), Some(last), 1) => {
+                let end = [&last[..], b"\0"].concat();
+                // It may delete all of them.
+                (self.reader.open_unfiltered(&first[..]..&end[..]), Some((first.clone(), end)))
+            }
+            _ => (self.reader.open_unfiltered(..), None),
         };
-        Arc::new(File::new(keys, Disk::new(Bytes::new()), filters))
+        Arc::new(File { tombstone, ..File::new(keys, Disk::new(Bytes::new()), filters) })
     }
 
     /// Applies an edit to the view; `levels` are the files after it. An edit may be refused only for an overlap.
@@ -734,11 +735,8 @@ fn span(file: &Arc<File>) -> Option<(Key, Key)> {
     let keys = keys.map(|(smallest, largest)| (smallest.to_vec(), [largest, b"\0"].concat()));
     match (keys, file.tombstone.clone()) {
         (Some(keys), Some(deleted)) => Some((keys.0.min(deleted.0), keys.1.max(deleted.1))),
-        // A file that was built without keys and without a policy is a candidate for all keys.
-        (None, deleted) if file.keys.is_empty() && !file.filters.may_contain_range(KeyRange::from(BEHIND_ALL..)) => {
-            deleted
-        }
-        (keys, _) => keys,
+        (None, deleted) => deleted,
+        (keys, None) => keys,
     }
 }
 

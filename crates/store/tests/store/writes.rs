@@ -633,6 +633,21 @@ fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
 }
 
 #[test]
+fn bounds_without_a_description_are_no_keys_that_a_new_map_must_have() {
+    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let (bounds, writes) = ([1, 9].map(u32::to_be_bytes), FileWrites::of_earlier_file(id(5)));
+    let filters = lsm.store.open_unfiltered(&bounds[0][..]..=&bounds[1][..]).with_writes(writes);
+    let entries = vec![(4, None, Some(0))];
+    let edit = ViewEdit::new().add(1, Arc::new(Table { entries, filters }));
+    let view = view_of(&lsm, &[(2, &[1, 9], Some(self::writes(0, 5)))]).edited(edit).unwrap().with_flushed(id(5));
+    let (map, mut bytes) = (FileId::random(), Vec::new());
+    let hashes = |file: &Table| Ok(lsm.hashes(file.entries.iter().map(|entry| entry.0)));
+    view.write_map_for(MapReason::UncoveredFiles(1), options(), map, &mut bytes, hashes).unwrap();
+    let view = view.with_maps(&[lsm.load(map, bytes)]).unwrap();
+    assert_eq!((found(&view, 4), view.map_stats().dropped), (2, 0));
+}
+
+#[test]
 fn the_map_of_a_flush_covers_the_numbers_before_it_only_if_no_file_has_them() {
     let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let flush = FileWrites::of_flush(writes(5, 6));
