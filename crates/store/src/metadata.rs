@@ -470,10 +470,10 @@ impl FilterMetadata {
         &self.sections
     }
 
-    /// Returns keys of the file that show whether a hash or an extractor has changed. Without a description, and so
-    /// without an id, there are none: its bounds need not be keys.
+    /// Returns keys of the file that show whether a hash or an extractor has changed. Without a description, which
+    /// counts keys, there are none: the bounds need not be keys.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
-        let ends = self.bounds.keys().filter(|_| self.file.fingerprint() != 0);
+        let ends = self.bounds.keys().filter(|_| self.keys_added > 0);
         ends.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
