@@ -83,8 +83,8 @@ pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64
     if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
-/// If this many keys or fewer are announced, a kind that buffers does not stream into a Bloom filter instead: the number
-/// may be too small, and the buffer takes at most 512 KiB if it is not.
+/// If this many keys or fewer are announced, a kind that buffers does not stream into a Bloom filter instead: the
+/// number may be too small, and the buffer takes at most 512 KiB if it is not.
 const CHEAP_TO_BUFFER: u64 = 1 << 16;
 
 /// The filter to build, and the facts that its block records.
