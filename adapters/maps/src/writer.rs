@@ -46,7 +46,8 @@ pub struct Merged {
     pub output: Option<MapEntry>,
     /// Maps that could not be used, and stay in the manifest: objects that are missing, damaged, of another size or
     /// hash, that keep another number of bits of a hash, that cover writes instead of files, or that
-    /// [contradict](MapError::Contradiction) each other. Only maps that were to be merged are looked at. [Remove](MapWriter::remove) them, and build maps of their files from keys.
+    /// [contradict](MapError::Contradiction) each other. Only maps that were to be merged are looked at.
+    /// [Remove](MapWriter::remove) them, and build maps of their files from keys.
     pub unusable: Vec<(MapEntry, Error)>,
 }
 
