@@ -83,8 +83,8 @@ pub enum ViewError {
     },
     /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of
     /// the other. Cut range tombstones where files end: each file gets the part from its smallest key up to but
-    /// excluding the smallest key of the next file. Of files of [unknown bounds](super::FilterStore::open_unfiltered),
-    /// only the range tombstones in their descriptions are compared.
+    /// excluding the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are
+    /// compared by the range tombstones in their descriptions alone.
     Overlap {
         /// The level.
         level: u32,

@@ -160,7 +160,7 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
         assert!(is_candidate(&view_of(&store, &[(0, &file)]), b"any", &file));
         assert_eq!(add(file.clone()).is_err(), is_refused, "{range:?}");
         let after = ViewEdit::new().add(1, file).add(2, run[0].clone()).remove(1, &run[0]);
-        assert!(view.edited(after).is_ok() || range == ["d", "e"]);
+        assert!(view.edited(after).is_ok(), "{range:?}");
     }
     let [one, other] = [["n", "s"], ["r", "t"]].map(|range| deleting(&unbuilt, &[], range));
     assert!(view.edited(ViewEdit::new().add(1, one).add(1, other)).is_err());
@@ -198,7 +198,7 @@ fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
         let disk = Disk::new(bytes);
         Arc::new(File::new(keys.into_iter().collect(), disk.clone(), store.open(metadata, disk)))
     };
-    // By file numbers, enough for many shards.
+    // Ids are file numbers, and enough for many shards.
     let files: Vec<_> = (1..=3_000).map(|id| file_of(id, numbered([id]))).collect();
     let view = files.iter().fold(ViewEdit::new(), |edit, file| edit.add(2, file.clone()));
     let view = FilterView::new(&store).edited(view).unwrap();
