@@ -493,7 +493,8 @@ mod tests {
         let path = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
         let other = File::open(&path).unwrap();
         assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
-        drop(file);
+        // Windows removes a file when its last handle is closed.
+        drop((other, file));
         assert!(!path.exists());
         assert!(create_locked(&path).is_ok());
         assert_eq!(create_locked(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
