@@ -405,3 +405,25 @@ impl Reciprocal {
         (quotient, rest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reciprocal_divides_as_the_cpu_does() {
+        let mut is_corrected = false;
+        for divisor in [1, 2, 3, 257, 4_097, (1 << 24) - 1, (1 << 31) - 1, 1 << 31] {
+            let reciprocal = Reciprocal::new(divisor);
+            for multiple in [0, 1, 2, 1_000, (1 << 56) / divisor - 1, (1 << 56) / divisor].map(|times| times * divisor)
+            {
+                for number in [multiple.saturating_sub(1), multiple, multiple + divisor / 2] {
+                    assert_eq!(reciprocal.by(number), (number / divisor, number % divisor), "{number} / {divisor}");
+                    let product = u128::from(number + 1) * u128::from(reciprocal.reciprocal);
+                    is_corrected |= product >> 64 != u128::from(number / divisor);
+                }
+            }
+        }
+        assert!(is_corrected);
+    }
+}

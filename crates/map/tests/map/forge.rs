@@ -106,7 +106,7 @@ impl Forged {
         self.bytes.len() - END
     }
 
-    fn covered(&self) -> usize {
+    pub(crate) fn covered(&self) -> usize {
         self.end() - self.covered_bytes
     }
 

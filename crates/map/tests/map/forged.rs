@@ -42,6 +42,18 @@ pub(crate) fn with_outgrown_page() -> Vec<u8> {
     bytes
 }
 
+/// A lookup of the file would find one of its two local ids, and lose the keys of the other.
+// promise: file-maps
+#[test]
+fn a_map_that_names_a_file_twice_is_refused() {
+    let mut forged = Forged::new(with_outgrown_page());
+    let first = forged.covered();
+    forged.set(first + 16, 8, forged.number(first, 8));
+    forged.seal();
+    let refused = FileMap::load_any(&forged.bytes).err();
+    assert!(matches!(refused, Some(MapError::Field { field: "covered files", .. })), "{refused:?}");
+}
+
 #[test]
 fn an_outgrown_page_that_names_itself_ends_a_lookup() {
     let mut forged = Forged::new(with_outgrown_page());
