@@ -77,6 +77,22 @@ fn wrong_fields_and_ranks_are_found_although_the_checksum_is_right() {
     }
 }
 
+/// A lookup of its keys would find nothing.
+// promise: file-maps
+#[test]
+fn an_emptied_line_is_found_although_the_checksum_is_right() {
+    let (mut forged, _) = build(&model(9, 60, 100, 0), options());
+    let lines = u32::from_le_bytes(*forged.last_chunk::<60>().unwrap().first_chunk().unwrap()) as usize;
+    // All but the rank, in the last line: no later line shows that entries are missing.
+    let last = &mut forged[lines * 64 - 64..lines * 64 - 4];
+    assert_ne!(last, [0; 60]);
+    last.fill(0);
+    let (covered, checksum) = forged[..PAGE_BYTES].split_last_chunk_mut().unwrap();
+    *checksum = crc32c::crc32c(covered).to_le_bytes();
+    let (found, problems) = verify(&forged);
+    assert_eq!((found.damaged_pages, problems.len()), (1, 1));
+}
+
 #[test]
 fn unknown_pages_are_counted_and_are_no_damage() {
     let (mut bytes, _) = build(&model(10, 20, 300, 0), options());
