@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sstfilter_charts::Machine;
 
+use crate::subjects::sstfilter::NAME;
+
 /// Everything of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RangeMeasurements {
@@ -38,6 +40,14 @@ pub struct Built {
     pub keys: String,
     /// The number of keys.
     pub n: u64,
+}
+
+impl Built {
+    /// Whether it is one of our filters.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.implementation == NAME
+    }
 }
 
 /// One filter and ranges of one length. Times are of one thread.

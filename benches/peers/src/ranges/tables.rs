@@ -8,7 +8,6 @@ use super::peers::{DIVA, GRAFITE, SURF};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
 use super::targets;
 use crate::figures::{self, Figure, nanoseconds, percent, ratio};
-use crate::subjects::sstfilter::NAME;
 
 /// Titles of tables.
 pub const AT_EQUAL_RATES: &str = "At equal rates";
@@ -89,16 +88,12 @@ fn our_kind(built: &Built) -> String {
 fn beside<'a>(record: &RangeRecord, records: &'a [RangeRecord]) -> Option<&'a RangeRecord> {
     let kind = our_kind(&record.built);
     let is_ours = |other: &&RangeRecord| {
-        is_ours(&other.built)
+        other.built.is_ours()
             && other.built.kind == kind
             && other.built.keys == record.built.keys
             && other.length == record.length
     };
-    records.iter().find(is_ours).filter(|_| !self::is_ours(&record.built))
-}
-
-pub fn is_ours(built: &Built) -> bool {
-    built.implementation == NAME
+    records.iter().find(is_ours).filter(|_| !record.built.is_ours())
 }
 
 const FIGURES: [Figure<RangeRecord>; 5] = [
@@ -111,7 +106,7 @@ const FIGURES: [Figure<RangeRecord>; 5] = [
 
 /// Lists each peer that is ahead of ours in some figure, with the lengths.
 fn ahead(records: &[RangeRecord]) -> Table {
-    let mut peers: Vec<_> = records.iter().map(|record| &record.built).filter(|built| !is_ours(built)).collect();
+    let mut peers: Vec<_> = records.iter().map(|record| &record.built).filter(|built| !built.is_ours()).collect();
     peers.dedup();
     let peer = |built: &Built| {
         let of_peer = records.iter().filter(|record| record.built == *built);

@@ -6,7 +6,6 @@ use sstfilter_charts::{Column, Table};
 use super::keys::KeyKind;
 use super::ours::{ORDERED, hashed};
 use super::record::{RangeMeasurements, RangeRecord};
-use super::tables::is_ours;
 
 /// A figure of a record; `None` if it has none.
 type Figure = fn(&RangeRecord) -> Option<f64>;
@@ -53,7 +52,7 @@ fn all() -> Vec<Target> {
 impl Target {
     fn measured(&self, records: &[RangeRecord]) -> Option<f64> {
         let is_this = |record: &&RangeRecord| {
-            is_ours(&record.built)
+            record.built.is_ours()
                 && record.built.kind == self.kind
                 && record.built.keys == self.keys.name()
                 && record.length == self.length

@@ -1,11 +1,10 @@
 //! tables.md.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use sstfilter_charts::{Machine, grouped};
+use sstfilter_charts::grouped;
 
-use super::{Material, ahead, engines, ranges};
+use super::{Material, ahead, describe, engines, ranges, versions};
 use crate::record::{Measurements, Record};
 use crate::tables;
 
@@ -120,16 +119,6 @@ fn push(text: &mut String, title: &str, body: &str) {
     let _ = write!(text, "## {title}\n\n{body}\n");
 }
 
-/// The machine in a sentence.
-pub fn describe(machine: &Machine) -> String {
-    let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
-    format!(
-        "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
-        caches.join(", "),
-        instruction_sets.join(", ")
-    )
-}
-
 fn commands(material: &Material) -> String {
     let run = "cargo run --release --manifest-path benches/peers/Cargo.toml";
     let mut lines = vec![format!("{run} -- {}--json benches/results/peers.json", arguments(&material.peers.arguments))];
@@ -159,10 +148,4 @@ fn arguments(given: &[String]) -> String {
         arguments.push(' ');
     }
     arguments
-}
-
-/// The versions of crates, each once.
-pub fn versions<'a>(crates: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    let versions: BTreeSet<_> = crates.map(|(name, version)| format!("{name} {version}")).collect();
-    versions.into_iter().collect::<Vec<_>>().join(", ") + "\n"
 }

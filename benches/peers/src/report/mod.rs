@@ -8,14 +8,15 @@ mod engines;
 mod markdown;
 mod ranges;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::de::DeserializeOwned;
+use sstfilter_charts::Machine;
 
-pub use self::markdown::describe;
 use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
 
@@ -48,6 +49,22 @@ struct Material {
     engines: Vec<EngineRecord>,
     ranges: Option<RangeMeasurements>,
     charts: Vec<charts::Image>,
+}
+
+/// The machine in a sentence.
+pub fn describe(machine: &Machine) -> String {
+    let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
+    format!(
+        "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
+        caches.join(", "),
+        instruction_sets.join(", ")
+    )
+}
+
+/// The versions of crates, each once.
+fn versions<'a>(crates: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let versions: BTreeSet<_> = crates.map(|(name, version)| format!("{name} {version}")).collect();
+    versions.into_iter().collect::<Vec<_>>().join(", ") + "\n"
 }
 
 /// Writes tables.md and the charts.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::markdown::{describe, versions};
+use super::{describe, versions};
 use crate::ranges::record::RangeMeasurements;
 use crate::ranges::tables;
 

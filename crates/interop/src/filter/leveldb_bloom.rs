@@ -34,7 +34,7 @@ impl LevelDbBloom {
         reason = "hashes of this filter have 32 bits; positions are in the data"
     )]
     pub(super) fn may_contain(self, bytes: &[u8], hash: u64) -> bool {
-        positions(hash as u32, self.bits, self.probes)
+        rate::positions(hash as u32, self.bits, self.probes)
             .all(|bit| bytes.get((bit / 8) as usize).is_none_or(|byte| byte >> (bit % 8) & 1 == 1))
     }
 
@@ -45,12 +45,6 @@ impl LevelDbBloom {
     pub(super) fn parameters(self) -> Vec<(&'static str, String)> {
         vec![("probes", self.probes.to_string()), ("bits", self.bits.to_string())]
     }
-}
-
-/// Returns the positions of one key's bits.
-pub(super) fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item = u64> {
-    let step = hash.rotate_right(17);
-    (0..u32::from(probes)).map(move |probe| u64::from(hash.wrapping_add(probe.wrapping_mul(step))) % bits)
 }
 
 /// Builds the filter that LevelDB's `NewBloomFilterPolicy(bits_per_key)` creates for `keys`, byte for byte.
@@ -81,7 +75,7 @@ pub(super) fn append(hashes: &[u32], bits_per_key: u32, filter: &mut Vec<u8>) {
     let start = filter.len();
     filter.resize(start + bytes as usize, 0);
     for &hash in hashes {
-        for bit in positions(hash, 8 * bytes, probes) {
+        for bit in rate::positions(hash, 8 * bytes, probes) {
             filter[start + (bit / 8) as usize] |= 1 << (bit % 8);
         }
     }

@@ -5,8 +5,6 @@
 //! Double hashing adds two kinds of false positives that independent probes do not have: a step of small order yields
 //! few distinct probes, and two keys with equal steps can cover each other's probes.
 
-use super::leveldb_bloom::positions;
-
 /// The number of hashes sampled to count the distinct bits of LevelDB's double hashing.
 const SAMPLED_HASHES: u32 = 1 << 14;
 /// LevelDB's maximum.
@@ -15,6 +13,12 @@ const MAX_PROBES: usize = 30;
 const MANY_KEYS_PER_LINE: f64 = 4_096.0;
 /// Loads rarer than this, relative to the most frequent one, are skipped.
 const RAREST_LOAD: f64 = 1e-18;
+
+/// Returns the positions of one key's bits in LevelDB's filter.
+pub(super) fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item = u64> {
+    let step = hash.rotate_right(17);
+    (0..u32::from(probes)).map(move |probe| u64::from(hash.wrapping_add(probe.wrapping_mul(step))) % bits)
+}
 
 /// Rate of a filter whose lines are chosen by one hash, and whose probes by another of 32 bits, as if independently.
 pub(super) fn lines_of_independent_probes(keys: u64, lines: u64, line_bits: f64, probes: u32) -> f64 {

@@ -5,6 +5,5 @@ pub(crate) mod columnar;
 pub(crate) mod cursor;
 pub(crate) mod footer;
 pub(crate) mod handle;
-pub(crate) mod pebble_footer;
 pub(crate) mod properties;
 pub(crate) mod row_block;

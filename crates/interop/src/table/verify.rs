@@ -1,7 +1,5 @@
 //! Verifies a table: compares its checksums, and probes the filter for its keys.
 
-use crate::random_access::RandomAccess;
-
 use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
 use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
@@ -11,10 +9,10 @@ use super::{Loaded, Table, rocksdb};
 use crate::error::{Error, Part};
 use crate::filter::FilterKind;
 use crate::format::checksum::ChecksumType;
-use crate::format::footer::Engine;
+use crate::format::footer::{self, Engine};
 use crate::format::handle::{BlockHandle, TRAILER_BYTES};
-use crate::format::pebble_footer;
 use crate::format::properties::name;
+use crate::random_access::RandomAccess;
 
 /// The state of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,7 +153,7 @@ impl<R: RandomAccess> Table<R> {
         let footer = &self.footer;
         let (offset, bytes) = (footer.offset, footer.bytes);
         let has_checksum = match footer.engine {
-            Engine::Pebble => pebble_footer::has_checksum(footer.format_version),
+            Engine::Pebble => footer::pebble::has_checksum(footer.format_version),
             _ => footer.checksums.base_context != 0 && self.checksum_type() != ChecksumType::None,
         };
         let problem = if footer.padding_is_damaged {

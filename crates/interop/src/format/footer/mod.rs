@@ -4,7 +4,8 @@ use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums};
 use crate::format::cursor::Cursor;
 use crate::format::handle::{BlockHandle, TRAILER_BYTES};
-use crate::format::pebble_footer;
+
+pub(crate) mod pebble;
 
 /// The engine whose format a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Footer {
         match recognize(tail) {
             Some(Engine::RocksDb) => parse_rocksdb(footer_of::<ROCKSDB_FOOTER_BYTES>(tail)?, file_bytes),
             Some(Engine::LevelDb) => parse_leveldb(footer_of::<LEVELDB_FOOTER_BYTES>(tail)?, file_bytes),
-            Some(Engine::Pebble) => pebble_footer::parse(tail, file_bytes),
+            Some(Engine::Pebble) => pebble::parse(tail, file_bytes),
             None => Err(Error::NotATable { found: tail.get(tail.len().saturating_sub(8)..).unwrap_or(tail).to_vec() }),
         }
     }
