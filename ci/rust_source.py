@@ -1,4 +1,4 @@
-"""Rust parsing for `ci/layers` and `ci/packages`: code without comments and without tests."""
+"""For `ci/layers` and `ci/packages`: the file of limits, and Rust code without comments and without tests."""
 
 import re
 
@@ -7,6 +7,12 @@ COMMENT_OR_LITERAL = re.compile(
     r'//[^\n]*|/\*.*?\*/|b?"(?:\\.|[^"\\])*"|b?r(#*)".*?"\1|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 TEST_ATTRIBUTE = re.compile(r"#\[(?:cfg\((?:all\()?(?:test|loom|doctest)\b[^\]]*|test)\]\s*(?:#\[[^\]]*\]\s*)*")
 MODULE = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;")
+
+
+def limits(text):
+    """{folder: (lines, all lines)} of `ci/limits`."""
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {folder: (int(lines), int(all_lines)) for folder, lines, all_lines in rows}
 
 
 def without_comments(text):

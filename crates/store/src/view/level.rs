@@ -119,8 +119,8 @@ impl fmt::Display for ViewError {
             }
             Self::Overlap { level, largest, smallest } => write!(
                 f,
-                "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"; cut range \
-                 tombstones where files end",
+                "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"; cut \
+                 range tombstones where files end",
                 largest.escape_ascii(),
                 smallest.escape_ascii()
             ),

@@ -131,8 +131,8 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
         assert!(matches!(refused, ViewError::Overlap { level: 1, .. }), "{keys:?} {range:?}");
         assert!(refused.to_string().contains("cut range tombstones"), "{refused}");
     }
-    // Cut where files end, before or behind the keys, or without keys: found by every key that it has or deletes, and by
-    // no key of its neighbours.
+    // Cut where files end, before or behind the keys, or without keys: found by every key that it has or deletes, and
+    // by no key of its neighbours.
     for (keys, range, deleted) in [
         (&["e"][..], ["e", "k"], &["e", "f", "jz"][..]),
         (&["h"], ["e", "g"], &["e", "fz"]),
