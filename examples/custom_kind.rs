@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A reader whose registry contains the kind loads the block and probes it.
     let mut bytes = std::fs::read(&path)?;
     std::fs::remove_file(&path)?;
-    let filter = filters.load(&bytes, file);
+    let filter = filters.load(Some(&bytes), file);
     assert!((0..100_000).all(|number| !filter.probe(&key(number)).is_absent()));
     let absent = (100_000..200_000).filter(|&number| filter.probe(&key(number)).is_absent()).count();
     println!("of 100,000 absent keys {absent} are answered \"absent\"");
@@ -105,9 +105,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("kind {name}: {} keys, {:?}", block.info().keys, block.info().shape);
 
     // A reader without the registry, and a reader of a damaged block, answer "may be present" for every key.
-    let unknown = Filters::default().load(bytes.clone(), file);
+    let unknown = Filters::default().load(Some(bytes.clone()), file);
     bytes[1_000] ^= 1;
-    let damaged = filters.load(bytes, file);
+    let damaged = filters.load(Some(bytes), file);
     for filter in [unknown, damaged] {
         assert!(!filter.probe(&key(150_000)).is_absent());
         println!("unusable: {}", filter.problem().ok_or("it should be unusable")?);

@@ -111,7 +111,7 @@ impl ExistingReader {
         // Loading compares the checksums once, and checks that the block belongs to the file. If anything is wrong, the
         // reader answers "may be present" for every key.
         let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
-        let filter = filters.load_with_known_keys(block, meta.id, &known);
+        let filter = filters.load_with_known_keys(Some(block), meta.id, &known);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }
 

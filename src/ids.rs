@@ -122,8 +122,8 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 ///
 /// // Kept in the file itself: in its footer, for example.
 /// let stored: u64 = file.fingerprint();
-/// assert!(filters.load(&block, FileId::from_fingerprint(stored)).block().is_ok());
-/// assert!(filters.load(&block, FileId::random()).block().is_err(), "the filter of another file");
+/// assert!(filters.load(Some(&block), FileId::from_fingerprint(stored)).block().is_ok());
+/// assert!(filters.load(Some(&block), FileId::random()).block().is_err(), "the filter of another file");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use]

@@ -18,10 +18,10 @@
 //! for key in [b"apple", b"lemon", b"melon"] {
 //!     builder.add_key(key);
 //! }
-//! let block = builder.finish().block; // bytes to store; None: always search this file
+//! let block = builder.finish().block; // bytes to store; None if the policy wants no filter for this file
 //!
 //! // Once per file that is opened. Loading never fails: if anything is wrong, every key may be present.
-//! let filter = filters.load(block.unwrap(), file);
+//! let filter = filters.load(block, file);
 //!
 //! // Once per lookup and file.
 //! if filter.probe(b"lemon").is_absent() {
@@ -226,6 +226,9 @@ pub mod internal {
 }
 mod panics;
 mod policy;
+#[cfg(feature = "std")]
+#[deny(clippy::indexing_slicing)]
+mod random_access;
 pub mod simd;
 mod stats;
 mod threads;
@@ -252,6 +255,8 @@ pub use ids::KindId;
 pub use policy::{
     AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, FixedPolicy,
 };
+#[cfg(feature = "std")]
+pub use random_access::RandomAccess;
 pub use stats::FilterStats;
 pub use units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
 #[cfg(feature = "growing")]

@@ -114,11 +114,11 @@ fn check_readers() {
             assert_eq!(built.report.reason, FallbackReason::None);
             let block = built.block.unwrap();
 
-            assert!(store.load(block.clone(), FileId::new(b"another").unwrap()).block().is_err());
+            assert!(store.load(Some(block.clone()), FileId::new(b"another").unwrap()).block().is_err());
             let mut damaged = block.to_vec();
             damaged[100] ^= 1;
-            assert!(store.load(damaged, file).block().is_err());
-            store.load(block, file)
+            assert!(store.load(Some(damaged), file).block().is_err());
+            store.load(Some(block), file)
         })
         .collect();
 

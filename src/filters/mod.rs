@@ -31,10 +31,10 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 /// let file = FileId::random();
 /// let mut builder = filters.builder(file);
 /// builder.add_key(b"apple");
-/// let block = builder.finish().block; // None: always search this file
+/// let block = builder.finish().block; // None if the policy wants no filter for this file
 ///
 /// // Once per file that is opened. Loading never fails: if anything is wrong, every key may be present.
-/// let filter = filters.load(block.unwrap(), file);
+/// let filter = filters.load(block, file);
 ///
 /// // Once per lookup and file.
 /// assert!(!filter.probe(b"apple").is_absent());
@@ -45,7 +45,7 @@ use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 /// ```
 /// # use sstfilter::{FileId, Filters};
 /// # let filters = Filters::default();
-/// # let open = |id| filters.load(filters.builder(id).finish().block.unwrap(), id);
+/// # let open = |id| filters.load(filters.builder(id).finish().block, id);
 /// # let files = [open(FileId::random()), open(FileId::random())];
 /// let hash = filters.hash(b"pear");
 /// let to_search = files.iter().filter(|filter| !filter.probe_hash(hash).is_absent());
@@ -148,12 +148,13 @@ impl Filters {
         FilterBuilder::new(self.policy().clone(), self.build_context(file))
     }
 
-    /// Loads a file's filter from its block. Loading never fails: if the bytes are damaged or belong to another file,
-    /// the reader answers that every key may be present, and [`FilterReader::problem`] says why.
+    /// Loads a file's filter from its block. Loading never fails: if there is no block, or its bytes are damaged or
+    /// belong to another file, the reader answers that every key may be present, and [`FilterReader::problem`] says
+    /// why.
     ///
-    /// Loading reads the block once to verify its checksums. `data` can be owned, shared, borrowed or mapped.
-    pub fn load<D: AsRef<[u8]>>(&self, data: D, file: FileId) -> FilterReader<D> {
-        self.reader(FilterBlock::load(data, self.load_context(file)))
+    /// Loading reads the block once to verify its checksums. Its bytes can be owned, shared, borrowed or mapped.
+    pub fn load<D: AsRef<[u8]>>(&self, block: Option<D>, file: FileId) -> FilterReader<D> {
+        self.load_with(block, self.load_context(file))
     }
 
     /// Loads a file's filter, and checks that it contains these keys of the file. Pass the first and the last key, with
@@ -161,12 +162,17 @@ impl Filters {
     /// keys do. [`LoadContext::with_known_keys`] has the details.
     pub fn load_with_known_keys<D: AsRef<[u8]>>(
         &self,
-        data: D,
+        block: Option<D>,
         file: FileId,
         known_keys: &[impl AsRef<[u8]>],
     ) -> FilterReader<D> {
         let known_keys: Vec<&[u8]> = known_keys.iter().map(AsRef::as_ref).collect();
-        self.reader(FilterBlock::load(data, self.load_context(file).with_known_keys(&known_keys)))
+        self.load_with(block, self.load_context(file).with_known_keys(&known_keys))
+    }
+
+    fn load_with<D: AsRef<[u8]>>(&self, block: Option<D>, context: LoadContext<'_>) -> FilterReader<D> {
+        let none = || BlockError::Unreadable { reason: "expected one, the file has none".into() };
+        self.reader(block.ok_or_else(none).and_then(|block| FilterBlock::load(block, context)))
     }
 
     /// Returns a reader for a block that was opened before or could not be read. An unverified block is verified now.

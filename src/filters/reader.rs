@@ -25,7 +25,7 @@ use crate::stats::{CountedBySet, FilterCounters, FilterStats};
 /// use sstfilter::{FileId, Filters, Probe};
 ///
 /// let filters = Filters::default();
-/// let damaged = filters.load(&b"not a filter block"[..], FileId::random());
+/// let damaged = filters.load(Some(&b"not a filter block"[..]), FileId::random());
 /// assert_eq!(damaged.probe(b"key"), Probe::Unusable);
 /// assert!(damaged.problem().is_some());
 /// assert_eq!(damaged.stats().unusable, 1);

@@ -32,7 +32,7 @@ use crate::stats::{CountedBySet, PROBES, StripedCounters, ThreadCounters};
 ///     let file = FileId::random(); // kept in the file's metadata
 ///     let mut builder = filters.builder(file);
 ///     builder.add_key(key);
-///     filters.load(builder.finish().block.expect("one key fits"), file)
+///     filters.load(builder.finish().block, file)
 /// };
 /// let set = FilterSet::new(&filters, [open(b"apple"), open(b"lemon"), open(b"melon")]);
 ///

@@ -88,7 +88,7 @@ impl KeyHash {
 ///     for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
 ///         builder.add_key(key);
 ///     }
-///     new.load(builder.finish().block.expect("five entries fit"), file)
+///     new.load(builder.finish().block, file)
 /// };
 /// let (of_old, of_new) = (filter_of(&old), filter_of(&new));
 /// assert_eq!(of_new.block().expect("sound").info().keys, 5, "three keys, two parts");

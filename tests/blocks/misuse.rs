@@ -262,13 +262,13 @@ fn a_block_of_another_hash_or_file_is_not_used_alone_or_in_a_set() {
     let file = FileId::random();
     let (filters, block) = written(1, KeyParts::whole_keys(), file);
     let (others, _) = written(2, KeyParts::whole_keys(), file);
-    assert!(filters.load(block.clone(), file).problem().is_none());
-    assert!(matches!(others.load(block.clone(), file).problem(), Some(BlockError::HashMismatch { .. })));
-    let elsewhere = filters.load(block.clone(), FileId::random());
+    assert!(filters.load(Some(block.clone()), file).problem().is_none());
+    assert!(matches!(others.load(Some(block.clone()), file).problem(), Some(BlockError::HashMismatch { .. })));
+    let elsewhere = filters.load(Some(block.clone()), FileId::random());
     assert!(matches!(elsewhere.problem(), Some(BlockError::FileMismatch { .. })));
     assert!((0..KEYS).all(|number| !elsewhere.probe(&key(number)).is_absent()));
 
-    let set = FilterSet::new(&others, [filters.load(block, file)]);
+    let set = FilterSet::new(&others, [filters.load(Some(block), file)]);
     assert!(matches!(set.problem(0), Some(BlockError::HashMismatch { .. })));
     let mut matches = MatchBitmap::default();
     set.matches(&key(KEYS), &mut matches);
@@ -283,7 +283,7 @@ fn a_prefix_is_present_in_a_filter_without_its_part_and_in_a_store_without_extra
     let with_prefixes = || KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(3)));
     let (without, of_keys) = written(1, KeyParts::whole_keys(), file);
     let (with, of_both) = written(1, with_prefixes(), file);
-    for filter in [with.load(of_keys, file), without.load(of_both, file)] {
+    for filter in [with.load(Some(of_keys), file), without.load(Some(of_both), file)] {
         assert!(filter.problem().is_none());
         assert!((0..KEYS).all(|number| !filter.probe_prefix(&key(number)[..3]).is_absent()));
         assert!(!filter.probe_prefix(b"\xff\xff\xff").is_absent(), "it has no such part");
@@ -299,7 +299,7 @@ fn a_key_that_the_extractor_leaves_out_is_present_in_a_filter_of_parts_alone() {
     let mut builder = filters.builder(file);
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     builder.add_key(b"abc");
-    let filter = filters.load(builder.finish().block.unwrap(), file);
+    let filter = filters.load(builder.finish().block, file);
     assert!(filter.problem().is_none());
     assert!(filter.probe(&key(KEYS)).is_absent(), "it has no such part");
     assert_eq!(filter.probe(b"abc"), Probe::MaybePresent);

@@ -47,7 +47,7 @@ fn every_kind_finds_the_empty_key_wherever_it_was_added() {
                     let known = [&keys[0], &keys[keys.len() - 1], &Vec::new()];
                     for built in [builder.finish(), by_hash.finish()] {
                         assert_eq!(built.report.keys_added, u64::from(KEYS) + 1);
-                        let loaded = filters.load_with_known_keys(built.block.unwrap(), id, &known);
+                        let loaded = filters.load_with_known_keys(built.block, id, &known);
                         let what = format!("{}, empty key {at}, {announced:?} announced", entry.name);
                         assert_eq!(loaded.problem(), None, "{what}");
                         assert!(keys.iter().all(|key| !loaded.probe(key).is_absent()), "{what}");

@@ -8,10 +8,11 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
-use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess};
+use sstfilter_table::{FileSystem, LocalFileSystem};
 
 use crate::files::{END_BYTES, Look, look_at_end};
 use crate::output::path_name;

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
 use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionError, TableIdentity};
-use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, Table};
+use sstfilter_table::{FileSystem, LocalFileSystem, Table};
 
 use crate::files::{self, Look, TableReading};
 use crate::input::{self, RegularFile};
@@ -35,20 +36,7 @@ pub(crate) enum Opened {
 }
 
 /// A table of another engine, in a file or in memory.
-pub(crate) type ForeignTable = sstfilter_interop::Table<Source>;
-
-/// The bytes of a file, for the interop package, which does not depend on this library's tables.
-pub(crate) struct Source(Box<dyn RandomAccess>);
-
-impl sstfilter_interop::RandomAccess for Source {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<()> {
-        self.0.read_exact_at(buf, offset)
-    }
-}
+pub(crate) type ForeignTable = sstfilter_interop::Table<Box<dyn RandomAccess>>;
 
 /// Why a file was not opened.
 #[derive(Debug)]
@@ -257,10 +245,10 @@ impl Origin {
 /// its database's manifest; without either, the filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let source = source(path)?;
-    let table = ForeignTable::open(Source(match reading.progress {
+    let table = ForeignTable::open(match reading.progress {
         Some(progress) => progress.watch(source),
         None => source,
-    }))?;
+    })?;
     let table = if reading.unchecked_filters { table.with_unchecked_filter() } else { table };
     Ok(match stated_comparator(path, table.engine(), reading) {
         Some(taken) => (table.with_comparator(&taken.name), Some(taken)),

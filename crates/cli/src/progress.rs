@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
-use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
+use sstfilter::RandomAccess;
+use sstfilter_table::{FileSystem, LocalFileSystem, WritableFile};
 
 use crate::units;
 

@@ -63,7 +63,6 @@ mod format;
 mod hash;
 mod manifest;
 mod minlz;
-mod random_access;
 mod table;
 
 pub use error::{Error, Part};
@@ -74,7 +73,6 @@ pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use manifest::{Manifest, ManifestFile};
-pub use random_access::RandomAccess;
 pub use table::{
     BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe, Table,
     UnitBytes, UserKeys, VerifyReport,

@@ -41,17 +41,6 @@ pub(super) struct Found {
     pub(super) candidates: u64,
 }
 
-/// Where a lookup ended in a chunk.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum ChunkEnd {
-    /// At the file at this slot.
-    At(usize),
-    /// At a file outside of the chunk that is older than this number of its files.
-    Before(usize),
-    /// Nowhere: it reached all files.
-    Passed,
-}
-
 /// Returns a word with the lowest `count` bits set.
 const fn first_bits(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
@@ -78,18 +67,15 @@ impl ChunkCounts {
         self.counters.of_thread().add(self.of_file(Count::Unprobed, place), 1);
     }
 
-    /// Counts what a lookup found in the chunk, up to the file where it ended.
+    /// Counts what a lookup found in the chunk: in the first `reached` files if it ended there, in all if it went on.
     #[inline]
-    pub(super) fn count(&self, found: Found, end: ChunkEnd) {
-        let (reached, ended) = match end {
-            ChunkEnd::At(place) => (place + 1, Some(place)),
-            // No file was reached.
-            ChunkEnd::Before(0) => return,
-            ChunkEnd::Before(place) => (place, Some(place - 1)),
-            ChunkEnd::Passed => (self.files, None),
+    pub(super) fn count(&self, found: Found, reached: Option<usize>) {
+        let ended = match reached {
+            Some(0) => return,
+            reached => reached.map(|reached| reached - 1),
         };
         let counters: ThreadCounters<'_> = self.counters.of_thread();
-        let considered = first_bits(reached);
+        let considered = first_bits(reached.unwrap_or(self.files));
         for place in bits_of(found.candidates & considered) {
             counters.add(self.of_file(Count::Searches, place), 1);
         }

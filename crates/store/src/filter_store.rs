@@ -95,14 +95,14 @@ impl FilterStore {
     pub fn with_policy(self, policy: impl FilterPolicy + 'static) -> Self {
         self.with(|config| {
             config.reader.filters = config.reader.filters.clone().with_policy(policy);
-            // A policy that is set after `without_filters` takes effect.
+            // A policy that is set after `without_point_filters` takes effect.
             config.builds_points = true;
         })
     }
 
     /// Writes files without point filters.
     #[must_use]
-    pub fn without_filters(self) -> Self {
+    pub fn without_point_filters(self) -> Self {
         self.with(|config| config.builds_points = false)
     }
 

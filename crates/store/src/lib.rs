@@ -82,7 +82,6 @@ mod chunk;
 mod codec;
 mod config;
 mod counts;
-mod cursor;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
@@ -98,7 +97,6 @@ mod partition;
 mod probe;
 mod read;
 pub(crate) mod reader;
-mod scan;
 mod sidecar;
 mod source;
 mod state;
@@ -131,11 +129,10 @@ pub use file::FileFilters;
 pub use filter_store::FilterStore;
 pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
-pub use lookup::{BatchCandidates, Candidates};
+pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
 pub use partition::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::FilterRead;
-pub use scan::{ScanCandidate, ScanCandidates};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
 pub use stats::{FileStats, MapStats};

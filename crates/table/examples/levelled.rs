@@ -175,7 +175,7 @@ struct Engine {
 impl Engine {
     /// Replays the manifest: lines of edits, one write for each edit.
     fn open(directory: &Path, max_entries: u64) -> Fallible<Self> {
-        let store = FilterStore::default().without_filters();
+        let store = FilterStore::default().without_point_filters();
         let manifest = fs::read_to_string(directory.join("MANIFEST")).unwrap_or_default();
         let (mut epoch, mut flushed, mut tables, mut ids) = (1, None, BTreeMap::new(), Vec::new());
         for line in manifest.lines() {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crc32c::crc32c_append;
+use sstfilter::RandomAccess;
 use sstfilter::internal::AlignedBuffer;
 use tempfile::{NamedTempFile, PersistError};
 
@@ -23,107 +24,6 @@ use super::block::Block;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, max_contents_bytes};
 use super::stats::ReadCounters;
 use super::{TableError, TableLocation, TablePart};
-
-/// A source of bytes that many threads can read at any offset.
-///
-/// Implemented for files and for [`Bytes`]. An engine implements it for its own environment (a cached file, an object
-/// store) and passes it to [`Table::open_source`](super::Table::open_source). The bytes must not change while a table
-/// is open on them.
-///
-/// ```
-/// use bytes::Bytes;
-/// use sstfilter_table::RandomAccess;
-///
-/// let source = Bytes::from_static(b"0123456789");
-/// let mut two = [0; 2];
-/// source.read_exact_at(&mut two, 7)?;
-/// assert_eq!((RandomAccess::len(&source)?, &two), (10, b"78"));
-/// assert!(source.read_exact_at(&mut two, 9).is_err());
-/// # Ok::<(), std::io::Error>(())
-/// ```
-#[expect(clippy::len_without_is_empty, reason = "a length in bytes that can fail; no caller needs emptiness")]
-pub trait RandomAccess: Send + Sync {
-    /// Returns the number of bytes.
-    ///
-    /// # Errors
-    ///
-    /// The system's error.
-    fn len(&self) -> io::Result<u64>;
-
-    /// Fills `buf` with the bytes from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// [`io::ErrorKind::UnexpectedEof`] if there are fewer bytes; otherwise the system's error.
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
-}
-
-impl RandomAccess for File {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
-    }
-
-    #[cfg(unix)]
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(self, buf, offset)
-    }
-
-    #[cfg(windows)]
-    fn read_exact_at(&self, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
-        // `seek_read` may read fewer bytes; Unix's `read_exact_at` loops by itself.
-        while !buf.is_empty() {
-            match std::os::windows::fs::FileExt::seek_read(self, buf, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    buf = buf.get_mut(read..).unwrap_or_default();
-                    offset += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    #[cfg(not(any(unix, windows)))]
-    fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> io::Result<()> {
-        // The standard library has no positioned reads here: pass another source to `Table::open_source`.
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl RandomAccess for Bytes {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.as_ref().len() as u64)
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let found = self.as_ref().get(start..).and_then(|rest| rest.get(..buf.len()));
-        buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
-impl<T: RandomAccess + ?Sized> RandomAccess for Arc<T> {
-    fn len(&self) -> io::Result<u64> {
-        self.as_ref().len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.as_ref().read_exact_at(buf, offset)
-    }
-}
-
-impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
-    fn len(&self) -> io::Result<u64> {
-        self.as_ref().len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.as_ref().read_exact_at(buf, offset)
-    }
-}
 
 /// A file system for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
 ///
@@ -155,7 +55,8 @@ impl<T: RandomAccess + ?Sized> RandomAccess for Box<T> {
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
 ///
-/// use sstfilter_table::{FileSystem, LocalFileSystem, RandomAccess, TableOptions, TableWriter, WritableFile};
+/// use sstfilter::RandomAccess;
+/// use sstfilter_table::{FileSystem, LocalFileSystem, TableOptions, TableWriter, WritableFile};
 ///
 /// #[derive(Debug, Default)]
 /// struct Counting {

@@ -103,7 +103,7 @@ mod writer;
 pub use block::{Lookup, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use builder::{TableBuilder, TableSummary};
 pub use error::{TableError, TableLocation, TablePart};
-pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
+pub use io::{FileSystem, LocalFileSystem, WritableFile};
 pub use options::TableOptions;
 pub use properties::TableProperties;
 pub use set::{TableSet, TableSnapshot};

@@ -151,7 +151,7 @@ impl TableOptions {
     /// filters of either kind, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
-        Self { policy_name: None, store: self.store.without_filters(), ignores_filters: true, ..self }
+        Self { policy_name: None, store: self.store.without_point_filters(), ignores_filters: true, ..self }
     }
 
     /// Also writes a range filter, which lets scans skip the table. It has its own block and checksum, and covers the

@@ -135,7 +135,7 @@ impl TableProperties {
 #[cfg(test)]
 pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
     let file = sstfilter::FileId::random();
-    let mut builder = sstfilter_store::FilterStore::default().without_filters().builder(file);
+    let mut builder = sstfilter_store::FilterStore::default().without_point_filters().builder(file);
     [smallest, largest].into_iter().for_each(|key| builder.add_key(key));
     builder.finish().seal().1
 }

@@ -18,7 +18,8 @@ use super::headed::HeadedBlock;
 use super::index::{DataBlockHandle, TableIndex};
 use super::io::{TableFile, io_error};
 use super::parts::{FilterBytes, TableParts, find_sidecar};
-use super::{FileSystem, RandomAccess, TableError, TableOptions, TablePart, TableProperties, TableStats};
+use super::{FileSystem, TableError, TableOptions, TablePart, TableProperties, TableStats};
+use sstfilter::RandomAccess;
 
 /// An open table, which threads share by reference.
 ///

@@ -340,7 +340,8 @@ mod tests {
 
     use super::*;
     use crate::properties::{sections_of, with_sections};
-    use crate::{RandomAccess, TableBuilder, TableOptions};
+    use crate::{TableBuilder, TableOptions};
+    use sstfilter::RandomAccess;
 
     /// A table whose properties are changed by `lie`, under a valid checksum.
     fn table_with(lie: impl FnOnce(&mut TableProperties)) -> Table {

@@ -294,7 +294,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{RandomAccess, TableBuilder, TableOptions};
+    use crate::{TableBuilder, TableOptions};
+    use sstfilter::RandomAccess;
 
     /// A table of the keys a, c, e whose only data block ends with d, under a valid checksum.
     fn lying_table() -> Table {

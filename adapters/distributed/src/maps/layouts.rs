@@ -65,7 +65,7 @@ pub async fn probe_blooms(store: &dyn ObjectStore, files: u64, key: u64) -> Resu
     let filters = &Filters::default();
     let probed = futures::stream::iter((0..files).map(File)).map(|file| async move {
         let bytes = store.get(&Path::from(bloom_path(file))).await?.bytes().await?;
-        let probe = filters.load(&bytes, file.id()).probe(&key.to_le_bytes());
+        let probe = filters.load(Some(&bytes), file.id()).probe(&key.to_le_bytes());
         Ok::<_, crate::Error>((probe != Probe::Absent).then_some(file))
     });
     probed.buffer_unordered(PARALLEL).try_filter_map(|found| async move { Ok(found) }).try_collect().await

@@ -7,10 +7,10 @@ use super::{Loaded, Probe, Table};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 use crate::hash::HashFunction;
-use crate::random_access::RandomAccess;
 use crate::table::leveldb::DataBlockFilters;
 use crate::table::partitions::Partitions;
 use crate::table::rules::{Direction, KeyRules};
+use sstfilter::RandomAccess;
 
 /// User keys to probe in many tables. Their hashes and their order are computed once for all tables.
 ///

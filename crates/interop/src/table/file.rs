@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::compression::{self, Numbering, Undecoded};
 use crate::error::{Error, Part};

@@ -9,7 +9,7 @@ use crate::error::{Error, Part};
 use crate::format::checksum::ChecksumType;
 use crate::format::handle::BlockHandle;
 use crate::format::properties::name;
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 impl<R: RandomAccess> Table<R> {
     /// Returns a fingerprint of the table, from what it stores: equal for copies of a file, whatever their names, and

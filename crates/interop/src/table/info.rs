@@ -1,6 +1,6 @@
 //! Describes a table's filter, for display.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use super::{Loaded, Table};
 use crate::error::Error;

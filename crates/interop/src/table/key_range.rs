@@ -1,6 +1,6 @@
 //! The key range of a table, from its database's manifest.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use super::Table;
 use super::partitions::INTERNAL_SUFFIX_BYTES;

@@ -1,6 +1,6 @@
 //! Lists the user keys of a table's data blocks.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use super::Table;
 use super::file::TableFile;

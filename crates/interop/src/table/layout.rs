@@ -1,6 +1,6 @@
 //! The layout of a table: where its parts are and how to read them, for all engines.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::filter::Filter;

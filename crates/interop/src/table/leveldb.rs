@@ -1,6 +1,6 @@
 //! LevelDB's tables (`doc/table_format.md` of LevelDB).
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::filter::LevelDbFilterBlock;

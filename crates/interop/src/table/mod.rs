@@ -21,7 +21,7 @@ pub use key_range::KeyRange;
 pub use keys::UserKeys;
 pub use verify::{BlockReport, BlockState, VerifyReport};
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::compression::Numbering;
 use crate::error::{Error, Part};

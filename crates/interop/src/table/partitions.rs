@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::filter::Filter;

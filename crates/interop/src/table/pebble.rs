@@ -1,6 +1,6 @@
 //! Tables in Pebble's own formats, read like Pebble's `sstable/reader.go`.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use super::file::TableFile;
 use super::layout::{DataLocation, FilterLocation, FullFilter, IndexLocation, Layout, NamedBlock};

@@ -1,6 +1,6 @@
 //! RocksDB's block-based tables, read like RocksDB's `table/block_based/block_based_table_reader.cc`.
 
-use crate::random_access::RandomAccess;
+use sstfilter::RandomAccess;
 
 use crate::error::{Error, Part};
 use crate::format::footer::{Engine, Footer};

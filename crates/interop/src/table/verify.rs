@@ -1,5 +1,7 @@
 //! Verifies a table: compares its checksums, and probes the filter for its keys.
 
+use sstfilter::RandomAccess;
+
 use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
 use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
@@ -12,7 +14,6 @@ use crate::format::checksum::ChecksumType;
 use crate::format::footer::{self, Engine};
 use crate::format::handle::{BlockHandle, TRAILER_BYTES};
 use crate::format::properties::name;
-use crate::random_access::RandomAccess;
 
 /// The state of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]

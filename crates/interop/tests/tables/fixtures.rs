@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sstfilter_interop::RandomAccess;
+use sstfilter::RandomAccess;
 use sstfilter_interop::Table;
 
 /// A line of the manifest, with the fields that these tests need.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sstfilter_interop::RandomAccess;
+use sstfilter::RandomAccess;
 use sstfilter_interop::{
     BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
 };

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use sstfilter_interop::RandomAccess;
+use sstfilter::RandomAccess;
 use sstfilter_interop::{BlockHandle, Error, FilterUnit, KeyBatch, Part, Probe, Table};
 
 use crate::fixtures::{self, Fixture};

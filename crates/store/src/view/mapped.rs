@@ -25,11 +25,6 @@ pub(crate) struct Order {
     pub(crate) age: Reverse<Age>,
 }
 
-impl Order {
-    /// Before all files.
-    pub(crate) const FIRST: Self = Self { level: 0, age: Reverse(Age(u64::MAX)) };
-}
-
 /// A file that a map covers.
 pub(crate) struct Covered<F> {
     pub(crate) order: Order,
@@ -76,27 +71,28 @@ const SLOTS: usize = 64;
 type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
 
 impl<F> Mapped<F> {
-    /// Calls `visit` with each covered file that may contain a key, or with `None` if all may.
+    /// Returns the covered files that may contain a key, the newest last; `None` if all may.
     #[inline]
-    pub(crate) fn visit<'a>(&'a self, hash: KeyHash, mut visit: impl FnMut(Option<&'a Covered<F>>)) {
-        self.set.visit(hash, |found| self.resolve(found, &mut visit));
+    pub(crate) fn files_of(&self, hash: KeyHash) -> Option<Vec<&Covered<F>>> {
+        let (mut files, mut is_known) = (Vec::new(), true);
+        self.set.visit(hash, |found| match found {
+            SetMatch::File(position) => files.extend(self.slot(position)),
+            SetMatch::AnyFile => is_known = false,
+        });
+        files.sort_unstable_by_key(|covered| Reverse(covered.order));
+        is_known.then_some(files)
     }
 
-    /// Calls `visit` with each covered file that may contain one of many keys, and the position of the key.
-    pub(crate) fn visit_each<'a>(&'a self, hashes: &[KeyHash], mut visit: impl FnMut(usize, Option<&'a Covered<F>>)) {
-        self.set.visit_each(hashes, |key, found| self.resolve(found, |file| visit(key, file)));
-    }
-
-    #[inline]
-    fn resolve<'a>(&'a self, found: SetMatch, mut visit: impl FnMut(Option<&'a Covered<F>>)) {
-        match found {
-            SetMatch::File(position) => {
-                if let covered @ Some(_) = self.slot(position) {
-                    visit(covered);
-                }
-            }
-            SetMatch::AnyFile => visit(None),
-        }
+    /// Returns the covered files that may contain each of many keys, with the position of the key: in the order of
+    /// keys, the newest file of each last. `None` if all files may contain some key.
+    pub(crate) fn files_of_each(&self, hashes: &[KeyHash]) -> Option<Vec<(usize, &Covered<F>)>> {
+        let (mut files, mut is_known) = (Vec::new(), true);
+        self.set.visit_each(hashes, |key, found| match found {
+            SetMatch::File(position) => files.extend(self.slot(position).map(|covered| (key, covered))),
+            SetMatch::AnyFile => is_known = false,
+        });
+        files.sort_unstable_by_key(|&(key, covered)| (key, Reverse(covered.order)));
+        is_known.then_some(files)
     }
 
     #[inline]

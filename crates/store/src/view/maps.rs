@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FileId, KeyHash};
-use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport};
+use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteSet};
 
 use super::FilterView;
 use super::mapped::Mapped;
@@ -43,7 +43,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             return self.with_maps_of_writes(&of_writes);
         }
         let mapped = Mapped::new(&of_files, &self.levels, &self.config, self.false_reads())?;
-        Ok(Self { mapped: mapped.map(Arc::new), writes: None, ..self.clone() })
+        Ok(Self { maps: mapped.into(), ..self.clone() })
     }
 
     /// Writes a map that covers what the view's maps cover of its files, and all other files for which `hashes` returns
@@ -66,11 +66,11 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         sink: &mut impl Write,
         mut hashes: impl FnMut(&Arc<F>) -> io::Result<Option<Vec<KeyHash>>>,
     ) -> io::Result<MapReport> {
-        if self.writes.is_some() {
+        if self.writes().is_some() {
             return Err(MapError::MixedCoverage.into());
         }
         let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
-        let mapped = self.mapped.as_deref();
+        let mapped = self.mapped();
         let (mut of_added, mut merge) = (None, MapMerge::new(options));
         let is_covered = |id| mapped.is_some_and(|mapped| mapped.covered(id).is_some());
         // First, because maps of other options are refused.
@@ -123,7 +123,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if self.has_writes() {
             return self.needs_map_of_writes(policy);
         }
-        let mapped = self.mapped.as_deref();
+        let mapped = self.mapped();
         let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
         let files = uncovered.filter(|state| state.is_for_maps()).count();
         if files > policy.uncovered_files {
@@ -158,8 +158,8 @@ pub(super) fn is_damaged(map: &FileMap<Bytes>) -> bool {
 impl<F> FilterView<F> {
     /// Returns the maps; maps of writes in the order of their first writes.
     pub fn maps(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
-        let of_writes = self.writes.iter().flat_map(|set| set.maps());
-        self.mapped.iter().flat_map(|mapped| mapped.maps()).chain(of_writes)
+        let of_writes = self.writes().into_iter().flat_map(WriteSet::maps);
+        self.mapped().into_iter().flat_map(Mapped::maps).chain(of_writes)
     }
 
     /// Returns the files that no map covers, with their levels.
@@ -177,7 +177,7 @@ impl<F> FilterView<F> {
     /// covers it: another file has, or had, its id.
     #[must_use]
     pub fn map_contradictions(&self) -> &[MapError] {
-        self.mapped.as_ref().map_or(&[], |mapped| mapped.contradictions())
+        self.mapped().map_or(&[], |mapped| mapped.contradictions())
     }
 
     /// Returns what was counted for maps in this view and those that it was made from.

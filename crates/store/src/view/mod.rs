@@ -45,14 +45,36 @@ pub struct FilterView<F> {
     ids: Arc<Ids>,
     /// Shared by all views that descend from one.
     pub(super) counts: Arc<StripedCounters>,
-    /// The maps that cover some of the files.
-    pub(super) mapped: Option<Arc<Mapped<F>>>,
-    /// Maps of writes. A view has either these or the others.
-    pub(super) writes: Option<Arc<WriteSet<Bytes>>>,
+    pub(super) maps: Maps<F>,
     /// The last write of all flushes that have joined the view.
     pub(super) flushed: Option<WriteId>,
     /// Above the ages of all files that level 0 has had: one that came again would make an older file the newer one.
     next_age: u64,
+}
+
+/// The maps of a view, of one kind.
+pub(super) enum Maps<F> {
+    None,
+    /// Maps that cover some of the files.
+    Files(Arc<Mapped<F>>),
+    /// Maps of writes.
+    Writes(Arc<WriteSet<Bytes>>),
+}
+
+impl<F> Clone for Maps<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Files(mapped) => Self::Files(mapped.clone()),
+            Self::Writes(set) => Self::Writes(set.clone()),
+        }
+    }
+}
+
+impl<F> From<Option<Mapped<F>>> for Maps<F> {
+    fn from(mapped: Option<Mapped<F>>) -> Self {
+        mapped.map_or(Self::None, |mapped| Self::Files(Arc::new(mapped)))
+    }
 }
 
 /// The files that a flush or a compaction adds and removes at once.
@@ -133,7 +155,7 @@ impl<F> FilterView<F> {
     pub fn new(store: &FilterStore) -> Self {
         let counts = Arc::new(StripedCounters::new(Count::ALL));
         let (config, levels) = (store.config.clone(), Arc::new([]));
-        Self { config, levels, ids: Arc::default(), counts, mapped: None, writes: None, flushed: None, next_age: 0 }
+        Self { config, levels, ids: Arc::default(), counts, maps: Maps::None, flushed: None, next_age: 0 }
     }
 
     /// Returns the hash and the parts of keys that lookups probe for.
@@ -184,9 +206,24 @@ impl<F> FilterView<F> {
         self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
     }
 
+    #[inline]
+    pub(super) fn count(&self, count: Count, times: u64) {
+        self.counts.of_thread().add(count as usize, times);
+    }
+
     /// Returns the levels with the files that no map covers.
     pub(super) fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
-        self.mapped.as_ref().map_or(&self.levels, |mapped| &mapped.uncovered)
+        self.mapped().map_or(&self.levels, |mapped| &mapped.uncovered)
+    }
+
+    /// Returns the maps of files, if the view has any.
+    fn mapped(&self) -> Option<&Mapped<F>> {
+        if let Maps::Files(mapped) = &self.maps { Some(mapped) } else { None }
+    }
+
+    /// Returns the maps of writes, if the view has any.
+    fn writes(&self) -> Option<&WriteSet<Bytes>> {
+        if let Maps::Writes(set) = &self.maps { Some(set) } else { None }
     }
 
     fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
@@ -208,10 +245,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             Member { file, state, age: Age(age.unwrap_or_default()) }
         };
         let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
-        let writes = self.writes.clone().filter(|set| self.find_lost_key(set, coming).is_none());
-        if self.writes.is_some() && writes.is_none() {
-            self.counts.of_thread().add(Count::Dropped as usize, 1);
-        }
+        let has_lost_key = self.writes().is_some_and(|set| self.find_lost_key(set, coming).is_some());
         let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         // All removals first, because an addition may name a file that the edit also removes.
         for (position, Change { level, leaves, comes, age }) in edit.changes.iter().enumerate() {
@@ -245,9 +279,15 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
         let levels: Arc<[_]> = levels.into_values().filter(is_kept).collect();
-        let mapped =
-            self.mapped.as_ref().and_then(|mapped| mapped.edited(changes, (&self.levels, &levels), &self.config));
-        Ok(Self { levels, ids: Arc::new(ids), mapped: mapped.map(Arc::new), writes, next_age, ..self.clone() })
+        let maps = match &self.maps {
+            Maps::Files(mapped) => mapped.edited(changes, (&self.levels, &levels), &self.config).into(),
+            Maps::Writes(_) if has_lost_key => {
+                self.count(Count::Dropped, 1);
+                Maps::None
+            }
+            maps => maps.clone(),
+        };
+        Ok(Self { levels, ids: Arc::new(ids), maps, next_age, ..self.clone() })
     }
 
     /// Returns the ids of the files after changes that fit their levels.
@@ -274,8 +314,7 @@ impl<F> Clone for FilterView<F> {
             levels: self.levels.clone(),
             ids: self.ids.clone(),
             counts: self.counts.clone(),
-            mapped: self.mapped.clone(),
-            writes: self.writes.clone(),
+            maps: self.maps.clone(),
             flushed: self.flushed,
             next_age: self.next_age,
         }

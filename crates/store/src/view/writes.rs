@@ -10,13 +10,13 @@ use sstfilter_map::{
 };
 
 use super::maps::is_damaged;
-use super::{FilterView, MapPolicy, MapReason, OVERLAPPING};
+use super::{FilterView, MapPolicy, MapReason, Maps, OVERLAPPING};
 use crate::file::FileFilters;
 
 impl<F> FilterView<F> {
     /// Returns whether maps cover all of these writes.
     pub(crate) fn covers(&self, writes: Writes) -> bool {
-        self.writes.as_ref().is_some_and(|set| set.covers(writes))
+        self.writes().is_some_and(|set| set.covers(writes))
     }
 }
 
@@ -67,7 +67,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         sink: &mut impl Write,
         hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
     ) -> io::Result<(MapReport, Vec<FileId>)> {
-        let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
+        let maps = self.writes().map_or(&[][..], |set| set.maps());
         let (hull, replaced): (_, Vec<_>) = match reason {
             MapReason::Tier(newest) => {
                 let merged = maps.get(maps.len().saturating_sub(newest)..).unwrap_or_default();
@@ -102,12 +102,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         // Files that were covered before have been compared, if their maps are still there: a flush must not look up
         // the keys of all files.
         let is_kept = |old: &Arc<FileMap<Bytes>>| maps.iter().any(|map| Arc::ptr_eq(map, old));
-        let are_kept = self.writes.iter().flat_map(|set| set.maps()).all(is_kept);
+        let are_kept = self.writes().into_iter().flat_map(WriteSet::maps).all(is_kept);
         let is_new =
             |file: &&F| !are_kept || (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
         match self.find_lost_key(&set, files.map(AsRef::as_ref).filter(is_new)) {
             Some(error) => Err(error),
-            None => Ok(Self { mapped: None, writes: Some(set), ..self.clone() }),
+            None => Ok(Self { maps: Maps::Writes(set), ..self.clone() }),
         }
     }
 
@@ -135,7 +135,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns whether maps of writes are used, or will be.
     pub(super) fn has_writes(&self) -> bool {
-        self.writes.is_some() || self.flushed.is_some() && self.states_writes()
+        self.writes().is_some() || self.flushed.is_some() && self.states_writes()
     }
 
     /// Returns whether a file states which flushes wrote its entries.
@@ -144,7 +144,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
-        let maps = self.writes.as_ref().map_or(&[][..], |set| set.maps());
+        let maps = self.writes().map_or(&[][..], |set| set.maps());
         let has_joined = |first: WriteId| self.flushed.is_some_and(|last| first <= last);
         let is_due = |map: &FileMap<Bytes>| {
             map.index().writes().first().is_some_and(|writes| has_joined(writes.first())) && is_damaged(map)
@@ -197,7 +197,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     fn maps_below_floor(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
         let floor = self.floor();
-        let maps = self.writes.iter().flat_map(|set| set.maps());
+        let maps = self.writes().into_iter().flat_map(WriteSet::maps);
         maps.filter(move |map| map.index().writes().last().is_some_and(|writes| writes.last() < floor))
     }
 

@@ -154,7 +154,7 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
         assert!(view.edited(ViewEdit::new().remove(1, &added)).is_ok());
     }
     // Also of files whose keys are not known, because nothing is built.
-    let unbuilt = FilterStore::default().without_filters();
+    let unbuilt = FilterStore::default().without_point_filters();
     for (range, is_refused) in [(["a", "d"], true), (["d", "e"], true), (["a", "c"], false), (["n", "x"], false)] {
         let file = deleting(&unbuilt, &[], range);
         assert!(is_candidate(&view_of(&store, &[(0, &file)]), b"any", &file));

@@ -90,7 +90,7 @@ fn covered_and_uncovered_files_come_in_the_order_of_their_age() {
 
 #[test]
 fn a_lookup_of_covered_files_searches_only_what_the_map_finds() {
-    let store = FilterStore::default().without_filters();
+    let store = FilterStore::default().without_point_filters();
     let files: Vec<_> = (0..100).map(|n| file(&store, numbered((0..50).map(|i| i * 100 + n)))).collect();
     let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
     let view = with_map(&view);
@@ -223,7 +223,7 @@ fn a_map_is_due_when_files_have_come_or_gone_or_were_searched_in_vain() {
     let gone = files[..6].iter().fold(ViewEdit::new(), |edit, file| edit.remove(0, file));
     assert_eq!(view.edited(gone).unwrap().needs_map(&policy), Some(MapReason::FilesGone(6)));
     // A file without a filter is searched by every lookup.
-    let without = file(&FilterStore::default().without_filters(), numbered((0..10).map(|i| i * 40 + 33)));
+    let without = file(&FilterStore::default().without_point_filters(), numbered((0..10).map(|i| i * 40 + 33)));
     let view = add(&view, &[without]);
     (0..9_999).for_each(|_| drop(all_candidates(&view, &key(34))));
     assert_eq!(view.needs_map(&policy), None, "too few lookups");
@@ -351,8 +351,8 @@ fn a_file_that_gets_a_sidecar_stays_covered_and_its_filter_has_the_id_of_the_tab
         if section.index_bytes == 0 {
             // As a reader of the format's page does, which knows the table alone.
             let block = sidecar.slice(..usize::try_from(section.bytes).unwrap());
-            assert!(store.filters().load(block.clone(), table.file).problem().is_none());
-            assert!(store.filters().load(block, FileId::random()).problem().is_some());
+            assert!(store.filters().load(Some(block.clone()), table.file).problem().is_none());
+            assert!(store.filters().load(Some(block), FileId::random()).problem().is_some());
         }
         let filters = store.open(description, sidecar);
         assert_eq!(filters.problem(), None);

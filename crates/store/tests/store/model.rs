@@ -255,7 +255,7 @@ impl World {
                 _ => store,
             };
             let store = if random.one_in(2) { store.with_range_filters(range_policy(random)) } else { store };
-            if random.one_in(8) { store.without_filters() } else { store }
+            if random.one_in(8) { store.without_point_filters() } else { store }
         };
         let writers = (0..4).map(|_| writer()).collect();
         let mut reader = with_key_parts(base, parts(random)).with_range_filters(range_policy(random));

@@ -109,7 +109,7 @@ fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
 
 #[test]
 fn a_file_whose_builder_wanted_no_key_is_a_candidate_for_every_key() {
-    let store = FilterStore::default().without_filters();
+    let store = FilterStore::default().without_point_filters();
     let mut builder = store.builder(FileId::random());
     assert!(builder.builds_nothing(), "no key has to be added");
     let (bytes, metadata) = builder.finish().seal();
@@ -583,7 +583,7 @@ fn reads_come_with_their_files_and_once() {
 fn keys_in_any_order_and_the_empty_one_are_found_whatever_builds_the_filter() {
     let plain = FilterStore::default();
     let partitions = PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap();
-    let stores = [plain.clone(), plain.clone().without_filters(), plain.with_partitions(partitions)];
+    let stores = [plain.clone(), plain.clone().without_point_filters(), plain.with_partitions(partitions)];
     let keys = [&b""[..], b"\0", b"a", b"m", b"m\0", b"zz", b"\xff\xff"];
     for (number, store) in stores.iter().enumerate() {
         for first in 0..keys.len() {

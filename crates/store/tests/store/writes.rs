@@ -342,7 +342,7 @@ fn run(mut lsm: Lsm, keys: u32, flushes: u64, lookups: u64) -> Run {
 }
 
 fn without_filters() -> FilterStore {
-    FilterStore::default().without_filters()
+    FilterStore::default().without_point_filters()
 }
 
 /// A tenth or more of all lookups in the long form.

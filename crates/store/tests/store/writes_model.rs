@@ -73,7 +73,7 @@ fn options() -> MapOptions {
 impl World {
     /// A store with a few files that it had before it had maps.
     fn new(seed: u64) -> Self {
-        let store = FilterStore::default().without_filters();
+        let store = FilterStore::default().without_point_filters();
         let mut world = Self {
             random: Random::new(seed),
             view: FilterView::new(&store),

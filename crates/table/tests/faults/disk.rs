@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sstfilter_table::{FileSystem, RandomAccess, WritableFile};
+use sstfilter::RandomAccess;
+use sstfilter_table::{FileSystem, WritableFile};
 
 /// One operation of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter_store::{FilterBudget, PartitionOptions};
-use sstfilter_table::{FileSystem, Lookup, RandomAccess, Table, TableBuilder, TableOptions, TableSet, WritableFile};
+use sstfilter_table::{FileSystem, Lookup, Table, TableBuilder, TableOptions, TableSet, WritableFile};
 
 use crate::allocator::{alone, held, measure};
 use crate::common;

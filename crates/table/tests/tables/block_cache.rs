@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
+use sstfilter::RandomAccess;
+use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 

@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{
     BlockBuilder, BlockError, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy, FixedPrefix, KeyHash, KeyHasher,
     KeyParts,
 };
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
-use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
 
 // Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{BitsPerKey, BuildContext, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
-use sstfilter_table::{FilterVerdict, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions, TablePart};
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart};
 
 use crate::common;
 use crate::common::effort;

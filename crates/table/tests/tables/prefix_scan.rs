@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{DelimitedPrefix, KeyParts};
-use sstfilter_table::{RandomAccess, Table, TableBuilder, TableError, TableOptions, TableSnapshot};
+use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSnapshot};
 
 fn parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))

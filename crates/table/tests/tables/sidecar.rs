@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{
     BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, Filters, FixedPolicy, FixedPrefix,
     KeyHash, KeyHasher, KeyParts, KindId, KindRegistry,
@@ -16,8 +17,8 @@ use sstfilter::{
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{
-    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableBuilder, TableError, TableOptions,
-    TableSet, TableWriter, WritableFile,
+    FileSystem, FilterVerdict, LocalFileSystem, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet,
+    TableWriter, WritableFile,
 };
 
 const TABLE: &str = "/db/000001.sst";

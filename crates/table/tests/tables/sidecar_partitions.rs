@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{
     BlockBuilder, BuildContext, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher,
     KeyParts, LoadContext,
@@ -17,7 +18,7 @@ use sstfilter_store::{
     FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionError, PartitionOptions, sidecar_path,
 };
 use sstfilter_table::{
-    FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, Table, TableError, TableOptions, WritableFile,
+    FileSystem, FilterVerdict, LocalFileSystem, Lookup, Table, TableError, TableOptions, WritableFile,
 };
 
 use super::sidecar::{

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{BuildContext, KeyHash, KeyHasher};
-use sstfilter_table::{Lookup, RandomAccess, Table, TableBuilder, TableOptions};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions};
 
 struct Counting {
     bytes: Bytes,

@@ -9,9 +9,10 @@ use std::{io, thread};
 use crate::engine::AddNewest;
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, HashId, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
-use sstfilter_table::{RandomAccess, Table, TableError, TableOptions, TablePart, TableSet};
+use sstfilter_table::{Table, TableError, TableOptions, TablePart, TableSet};
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
+use sstfilter::RandomAccess;
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
-use sstfilter_table::{RandomAccess, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
 
 /// A disk on which one chosen read waits for a signal.
 struct SlowDisk {

@@ -1,17 +1,20 @@
-//! The source of a table's bytes.
+//! Sources of bytes that are read at any offset.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Bytes that many threads can read at any offset: a file, [`Bytes`], or a user-defined source. They must not change
-/// while a table is open on them.
+/// Bytes that many threads can read at any offset, such as those of a table.
+///
+/// Implemented for files and for [`Bytes`]. An engine implements it for its own environment (a cached file, an object
+/// store). The bytes must not change while a table is open on them.
 ///
 /// ```
 /// use bytes::Bytes;
-/// use sstfilter_interop::RandomAccess;
+/// use sstfilter::RandomAccess;
 ///
 /// let source = Bytes::from_static(b"0123456789");
 /// let mut two = [0; 2];

@@ -5,25 +5,28 @@
 
 use core::fmt;
 use core::ops::Bound;
-use sstfilter::Probe;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::Probe;
+use sstfilter::internal::bits_of;
 use sstfilter_range::KeyRange;
 
-use super::budget::RANGES;
-use super::chunk::Chunk;
-use super::file::FileFilters;
-use super::read::FilterRead;
-use super::state::{Answer, FileState};
-use super::view::FilterView;
+use super::source::Sources;
+use super::wanted::{ScanRange, Wanted};
+use crate::budget::RANGES;
+use crate::chunk::Chunk;
+use crate::file::FileFilters;
+use crate::read::FilterRead;
+use crate::state::{Answer, FileState};
+use crate::view::FilterView;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the files that may contain a key in `range`, by their bounds and range filters: the newest level first,
     /// and at level 0 the newest file first. A range has no direction, so it serves backward scans, too;
     /// [`lower_bound`](ScanCandidate::lower_bound) helps forward scans only.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
-        ScanCandidates::new(self, range.into(), None)
+        ScanCandidates::new(self, ScanRange::new(range.into()), None)
     }
 
     /// Returns the files that may contain a key that begins with `prefix`, the newest level first: by their bounds, by
@@ -32,24 +35,21 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
         let upper = KeyRange::prefix_upper_bound(prefix).map(Bytes::from);
         let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };
-        ScanCandidates { upper, ..ScanCandidates::new(self, range, Some(prefix)) }
+        ScanCandidates::new(self, ScanRange { upper, ..ScanRange::new(range) }, Some(prefix))
     }
 }
 
 /// The files that a scan must read, as an iterator.
 #[must_use = "iterators return nothing until they are consumed"]
 pub struct ScanCandidates<'a, F> {
-    view: &'a FilterView<F>,
-    lower: Bound<&'a [u8]>,
-    upper: Bound<Bytes>,
-    /// The smallest byte string that the range may contain.
-    start: Bytes,
+    range: ScanRange<'a>,
     prefix: Option<&'a [u8]>,
-    /// The next chunk: the position of its level, and its own among the chunks of this level that the scan visits.
-    next: (usize, usize),
-    /// The current chunk, and the slot of its next file.
-    chunk: Option<&'a Chunk<F>>,
-    place: usize,
+    /// The sources that the scan has not reached.
+    sources: Sources<'a, F>,
+    /// The chunks of the current source that it has not reached.
+    chunks: &'a [Arc<Chunk<F>>],
+    /// The current chunk, and its files within bounds that the scan has not reached.
+    visit: Option<(&'a Arc<Chunk<F>>, u64)>,
 }
 
 /// A file that a scan must read.
@@ -86,54 +86,24 @@ impl<F> ScanCandidate<'_, F> {
 }
 
 impl<'a, F> ScanCandidates<'a, F> {
-    fn new(view: &'a FilterView<F>, range: KeyRange<'a>, prefix: Option<&'a [u8]>) -> Self {
-        let start = match range.lower {
-            Bound::Included(lower) => Bytes::copy_from_slice(lower),
-            // The smallest byte string above `lower`.
-            Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
-            Bound::Unbounded => Bytes::new(),
-        };
-        let (lower, upper) = (range.lower, range.upper.map(Bytes::copy_from_slice));
-        Self { view, lower, upper, start, prefix, next: (0, 0), chunk: None, place: 0 }
-    }
-
-    fn range(&self) -> KeyRange<'_> {
-        KeyRange { lower: self.lower, upper: self.upper.as_ref().map(AsRef::as_ref) }
-    }
-
-    fn is_beyond(&self, key: &[u8]) -> bool {
-        !KeyRange { lower: Bound::Unbounded, ..self.range() }.contains(key)
+    fn new(view: &'a FilterView<F>, range: ScanRange<'a>, prefix: Option<&'a [u8]>) -> Self {
+        Self { range, prefix, sources: Sources::of(&view.levels), chunks: &[], visit: None }
     }
 
     /// Returns the next file whose bounds overlap the range.
     fn next_in_bounds(&mut self) -> Option<(&'a Arc<F>, &'a Arc<FileState>)> {
         loop {
-            while let Some((file, state)) = self.chunk.and_then(|chunk| chunk.file(self.place)) {
-                self.place += 1;
-                if state.overlaps(self.range()) {
-                    return Some((file, state));
-                }
+            if let Some((chunk, left)) = &mut self.visit
+                && let Some(place) = bits_of(*left).next()
+            {
+                *left &= *left - 1;
+                return chunk.file(place);
             }
-            (self.chunk, self.place) = (Some(self.next_chunk()?), 0);
-        }
-    }
-
-    /// Returns the next chunk: first the level's chunks of overlapping files, then its chunks in the order of keys that
-    /// overlap the range.
-    fn next_chunk(&mut self) -> Option<&'a Chunk<F>> {
-        loop {
-            let (number, position) = self.next;
-            let level = self.view.levels.get(number)?;
-            self.next = (number, position + 1);
-            if let Some(chunk) = level.loose.get(position) {
-                return Some(chunk);
+            while self.chunks.is_empty() {
+                self.chunks = self.sources.next()?.chunks(&self.range);
             }
-            let sorted = level.sorted.get(level.chunk_of(&self.start) + position - level.loose.len());
-            let is_beyond = |chunk: &Chunk<F>| chunk.core.smallest_key().is_some_and(|key| self.is_beyond(key));
-            if let Some(chunk) = sorted.filter(|chunk| !is_beyond(chunk)) {
-                return Some(chunk);
-            }
-            self.next = (number + 1, 0);
+            let (chunk, later) = self.chunks.split_first()?;
+            (self.visit, self.chunks) = (Some((chunk, self.range.within_bounds(chunk))), later);
         }
     }
 
@@ -148,29 +118,29 @@ impl<'a, F> ScanCandidates<'a, F> {
         let candidate =
             |lower_bound: Bytes, of_range| Some(ScanCandidate { file, lower_bound, state, of_prefix, of_range });
         if state.has_range_tombstones {
-            return candidate(self.start.clone(), None);
+            return candidate(self.range.start.clone(), None);
         }
-        if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.start) {
+        if let Some(smallest) = state.smallest_key().filter(|smallest| *smallest >= &*self.range.start) {
             // The smallest key is in the range, so the filter has nothing to add.
             return candidate(Bytes::copy_from_slice(smallest), None);
         }
         if state.ranges.is_err() {
             // Only counts: a filter that is there and not used must show in the statistics.
-            let _ = state.probe_range(self.range());
-            return candidate(self.start.clone(), None);
+            let _ = state.probe_range(self.range.keys());
+            return candidate(self.range.start.clone(), None);
         }
         let mut probed = None;
         // A known key in the range answers without a probe.
-        if !state.surely_meets(self.range()) {
-            let answer = state.probe_range(self.range());
+        if !state.surely_meets(self.range.keys()) {
+            let answer = state.probe_range(self.range.keys());
             match answer.probe {
                 Probe::Absent => return None,
                 Probe::MaybePresent | Probe::NotLoaded => probed = Some(answer),
                 Probe::Unusable => {}
             }
         }
-        match state.seek_hint(&self.start) {
-            Some(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
+        match state.seek_hint(&self.range.start) {
+            Some(key) if !self.range.is_beyond(&key) => candidate(key.into(), probed),
             Some(_) => None,
             None => {
                 state.units.counters_of(RANGES).add_answer(false);
@@ -184,9 +154,8 @@ impl<'a, F> ScanCandidates<'a, F> {
     /// needs the first partition that may contain it.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
-        let upper = self.upper.clone();
         // A copy, so that the scan itself does not advance.
-        let mut scan = Self { upper, start: self.start.clone(), ..*self };
+        let mut scan = Self { range: self.range.clone(), sources: self.sources.ahead(), ..*self };
         let mut reads = Vec::new();
         while let Some((file, state)) = scan.next_in_bounds() {
             let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
@@ -198,7 +167,7 @@ impl<'a, F> ScanCandidates<'a, F> {
 
 impl<F> fmt::Debug for ScanCandidates<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScanCandidates").field("range", &self.range()).finish_non_exhaustive()
+        f.debug_struct("ScanCandidates").field("range", &self.range.keys()).finish_non_exhaustive()
     }
 }
 
