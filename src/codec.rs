@@ -1,4 +1,4 @@
-//! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that hold payloads.
+//! Bytes: little-endian integers and varints of blocks and tables, checksums, and the aligned buffers that hold payloads.
 //!
 //! A read past the end returns `None` or does not compile; it never panics. Vector kernels and the cells of a payload
 //! do not use this module: they read arrays with `from_le_bytes`.
@@ -67,6 +67,41 @@ impl<'a, const BYTES: usize> Fields<'a, BYTES> {
     pub fn uint<const AT: usize, const COUNT: usize>(self) -> u64 {
         const { assert!(COUNT <= 8, "a number has at most 64 bits") };
         self.array::<AT, COUNT>().iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+}
+
+pub mod varint {
+    //! LEB128 numbers: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+
+    use alloc::vec::Vec;
+
+    /// Appends a number.
+    #[inline]
+    pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+        while value >= 0x80 {
+            out.push((value & 0x7f) as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push((value & 0x7f) as u8);
+    }
+
+    /// Splits the number off the front of `bytes`. `None` if it is truncated or exceeds 64 bits.
+    #[must_use]
+    #[inline]
+    pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+        let mut value = 0_u64;
+        for (position, &byte) in bytes.iter().take(10).enumerate() {
+            let low = u64::from(byte & 0x7f);
+            // The tenth byte has room for the 64th bit only.
+            if position == 9 && low > 1 {
+                return None;
+            }
+            value |= low << (7 * position);
+            if byte & 0x80 == 0 {
+                return Some((value, bytes.get(position + 1..)?));
+            }
+        }
+        None
     }
 }
 
@@ -236,6 +271,19 @@ mod tests {
         assert_eq!((fields.uint::<2, 3>(), fields.uint::<11, 5>()), (0x0c_0b0a, 0x17_1615_1413));
         assert_eq!(fields.array::<4, 12>(), bytes[12..]);
         assert!(Fields::<16>::at_end_of(&bytes[..15]).is_none());
+    }
+
+    #[test]
+    fn varints_round_trip_and_refuse_what_exceeds_64_bits() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            varint::put_varint(&mut out, value);
+            out.push(0xee);
+            assert_eq!(varint::take_varint(&out), Some((value, &[0xee][..])));
+        }
+        assert_eq!(varint::take_varint(&[]), None);
+        assert_eq!(varint::take_varint(&[0x80; 20]), None);
+        assert_eq!(varint::take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
     }
 
     #[test]

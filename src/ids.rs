@@ -173,7 +173,7 @@ impl FileId {
 /// Returns 16 unique bytes, made of the process's random seed, the time, the process id and a counter. Unique, not
 /// secret.
 #[cfg(feature = "std")]
-pub fn unique_id() -> [u8; 16] {
+fn unique_id() -> [u8; 16] {
     use core::hash::{BuildHasher, Hasher};
     use core::sync::atomic::{AtomicU64, Ordering};
     use std::hash::RandomState;

@@ -200,13 +200,14 @@ pub mod internal {
     pub use crate::codec::AlignedBuffer;
     /// Numbers at fixed offsets of a structure.
     pub use crate::codec::Fields;
+    /// Numbers of as many bytes as they need.
+    pub use crate::codec::varint;
     /// The hashes of keys that arrive in order.
     pub use crate::hash::OrderedKeyHashes;
     /// Sorts hashes.
     pub use crate::hash::sort_hashes;
-    /// A unique id.
-    #[cfg(feature = "std")]
-    pub use crate::ids::unique_id;
+    /// The line of range filters and file maps.
+    pub use crate::kernel::code_line;
     /// Prefetches a cache line.
     pub use crate::kernel::prefetch::prefetch;
     /// Detects that an earlier call ended with a panic.
@@ -221,8 +222,6 @@ pub mod internal {
     pub use crate::stats::ThreadCounters;
     /// Shares work among threads.
     pub use crate::threads::share;
-    /// The number of threads that pay for an amount of work.
-    pub use crate::threads::worthwhile;
 }
 mod panics;
 mod policy;

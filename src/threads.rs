@@ -13,7 +13,7 @@ const KEYS_PER_THREAD: u64 = 1 << 16;
 
 /// Returns how many of `threads` have enough work with `keys` keys; at least 1. Without `std`, always 1.
 #[must_use]
-pub fn worthwhile(threads: usize, keys: u64) -> usize {
+pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
     let most = if cfg!(feature = "std") { usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX) } else { 1 };
     threads.min(most).max(1)
 }

@@ -1,4 +1,5 @@
-//! The parts that all vector kernels share: the choice of an instruction set, and prefetching.
+//! The parts that all vector kernels share: the choice of an instruction set, and prefetching. And the line that range
+//! filters and file maps share, with its kernel.
 //!
 //! A kernel lives with its kind, in `filter/blocked_bloom/line`, `filter/ribbon/simd` and `filter/line_ribbon/simd`. It
 //! works on plain slices, and knows the bits of a payload but nothing of blocks, policies or files. It has one version
@@ -132,4 +133,5 @@ pub(crate) fn vectorized(work: impl Vectorizable) {
     work.run();
 }
 
+pub mod code_line;
 pub(crate) mod prefetch;

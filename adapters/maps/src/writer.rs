@@ -239,7 +239,8 @@ impl MapWriter {
         }
         let (expected, got) = (self.options.prefix_bits(), prefix_bits);
         if expected != got {
-            return Err(MapError::PrefixBits { expected, got });
+            let (field, expected) = ("bits of a hash", "as many as this writer's maps keep");
+            return Err(MapError::Field { field, expected, got: got.into() });
         }
         if covers_files {
             return Ok(());

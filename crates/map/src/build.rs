@@ -137,7 +137,7 @@ fn covered(runs: &[Run]) -> Result<Covered, MapError> {
     for run in runs {
         match run.owner {
             Owner::File(file) if files.last().is_some_and(|before| before.file == file) => {
-                return Err(MapError::DuplicateFile { fingerprint: file.fingerprint() });
+                return Err(MapError::field("covered files", "no file that was added twice", file.fingerprint()));
             }
             Owner::File(file) => files.push(CoveredFile { file, entries: run.entries }),
             Owner::Writes(own) if writes.last().is_some_and(|before| before.overlaps(own)) => {

@@ -2,11 +2,11 @@
 
 use core::cmp::Ordering;
 
-use sstfilter_range::internal::Select;
+use sstfilter::internal::code_line::{self, Query, Run, Select};
 
 use crate::index::LocalId;
 use crate::list::ListIds;
-use crate::page::{Entries, ListPlace, Page};
+use crate::page::{ListPlace, OUTGROWN, Page, mark};
 use crate::shape::Place;
 
 /// Which files may have a key, of those that one map covers. Other files are not meant, whatever the answer is.
@@ -98,57 +98,71 @@ impl FieldIds<'_> {
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
     Here(Candidates<'a>),
-    Elsewhere(Elsewhere),
-}
-
-/// Where the entries of a hash are, if not in their page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Elsewhere {
-    /// In a list in the tail.
+    /// The files are in a list in the tail.
     List(ListPlace),
-    /// In a longer page in the tail.
-    Outgrown { offset: u64, bytes: u64 },
+    /// The entries are in a longer page in the tail.
+    Outgrown {
+        offset: u64,
+        bytes: u64,
+    },
 }
 
-/// Returns which files may have the key with this place in the page.
-#[inline(always)]
-pub(crate) fn in_page<S: Select>(page: Page<'_>, place: Place) -> Found<'_> {
-    match page.find::<S>(place) {
-        Entries::None => Found::Here(Candidates::NONE),
-        Entries::Fields { first, end } => in_fields(page, place.low * page.shape.radix(), first, end),
-        Entries::Outgrown => match page.elsewhere() {
-            Some((offset, bytes)) => Found::Elsewhere(Elsewhere::Outgrown { offset, bytes }),
+/// Returns which files may have the key with this place in the page. Never inlined, so that callers run exactly the code
+/// that is tested on each platform.
+#[inline(never)]
+pub(crate) fn in_page(page: Page<'_>, place: Place) -> Found<'_> {
+    code_line::answer(InPage(&page, &place))
+}
+
+/// By reference, because both were passed in memory, and would be copied.
+struct InPage<'q, 'a>(&'q Page<'a>, &'q Place);
+
+impl<'a> Query for InPage<'_, 'a> {
+    type Answer = Found<'a>;
+
+    #[inline(always)]
+    fn run<S: Select>(self) -> Found<'a> {
+        let Self(&page, &place) = self;
+        // A place is always inside a page, so that only a page cut short has no line.
+        let Some(line) = page.line(place.line) else { return Found::Here(Candidates::All) };
+        if !line.has(place.quotient) {
+            return Found::Here(Candidates::NONE);
+        }
+        match line.run::<S>(place.quotient, move |number| page.run_end(number)) {
+            Some(Run { first, last }) => {
+                in_fields(page, place.low * page.shape.radix(), line.rank() + first, line.rank() + last + 1)
+            }
+            None if mark(&line) == Some(OUTGROWN) => match page.elsewhere() {
+                Some((offset, bytes)) => Found::Outgrown { offset, bytes },
+                None => Found::Here(Candidates::All),
+            },
+            // The entries are unknown or were too many, or the line is forged.
             None => Found::Here(Candidates::All),
-        },
-        Entries::Unknown => Found::Here(Candidates::All),
+        }
     }
 }
 
 #[inline(always)]
-fn in_fields(page: Page<'_>, low: u64, mut next: u64, end: u64) -> Found<'_> {
+fn in_fields(page: Page<'_>, low: u64, first: u64, end: u64) -> Found<'_> {
     // Most runs have one or two fields, and most lookups find none of theirs. The end of the run is known before its
     // fields are loaded. A branch on each field would be mispredicted, and found out only once the field is there.
     let radix = page.shape.radix();
     let is_field = |is_any: bool, number| is_any | (page.field(number).wrapping_sub(low) < radix);
-    if !(next..end).fold(false, is_field) {
+    if !(first..end).fold(false, is_field) {
         return Found::Here(Candidates::NONE);
     }
-    while next < end {
-        let field = page.field(next);
-        if let Some(id) = field.checked_sub(low) {
-            return match id.cmp(&u64::from(page.shape.files)) {
-                Ordering::Less => {
-                    let ids = FieldIds { page, next, end, first: low, next_id: 0 };
-                    Found::Here(Candidates::Only(LocalIds(Ids::Fields(ids))))
-                }
-                Ordering::Equal => match page.list_place(next) {
-                    Some(place) => Found::Elsewhere(Elsewhere::List(place)),
-                    None => Found::Here(Candidates::All),
-                },
-                Ordering::Greater => Found::Here(Candidates::NONE),
-            };
+    let Some(next) = (first..end).find(|&number| page.field(number) >= low) else {
+        return Found::Here(Candidates::NONE);
+    };
+    match (page.field(next) - low).cmp(&u64::from(page.shape.files)) {
+        Ordering::Less => {
+            let ids = FieldIds { page, next, end, first: low, next_id: 0 };
+            Found::Here(Candidates::Only(LocalIds(Ids::Fields(ids))))
         }
-        next += 1;
+        Ordering::Equal => match page.list_place(next) {
+            Some(place) => Found::List(place),
+            None => Found::Here(Candidates::All),
+        },
+        Ordering::Greater => Found::Here(Candidates::NONE),
     }
-    Found::Here(Candidates::NONE)
 }

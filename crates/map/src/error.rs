@@ -1,11 +1,10 @@
 //! Reasons why a map, or a page of it, cannot be used.
 
 use core::fmt;
+use std::borrow::Cow;
 use std::io;
 
 use sstfilter::BlockError;
-
-use crate::slice::{SLICE_MAGIC, Slice};
 
 /// The reason why a map or one of its pages is not used. For lookups, every variant means "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,18 +12,6 @@ use crate::slice::{SLICE_MAGIC, Slice};
 pub enum MapError {
     /// The end of the map has an error that filter blocks can have, too.
     Block(BlockError),
-    /// The bytes do not end like a map.
-    NotAMap {
-        /// The value at the position of the magic number.
-        got: u16,
-    },
-    /// The table of covered files is damaged.
-    CoverageChecksum {
-        /// The checksum in the trailer.
-        expected: u32,
-        /// The checksum of the bytes found.
-        got: u32,
-    },
     /// A field has a value that no writer writes, or a map cannot have these numbers.
     Field {
         /// The field.
@@ -56,15 +43,6 @@ pub enum MapError {
         /// The fingerprint of the file's id.
         fingerprint: u64,
     },
-    /// The pages have more or fewer entries of a file than the table of covered files says.
-    Entries {
-        /// The fingerprint of the file's id.
-        fingerprint: u64,
-        /// Its entries by the table of covered files.
-        expected: u64,
-        /// Its entries in the pages.
-        got: u64,
-    },
     /// A map has another number of entries of a file than another map or the file's description allows: one of them
     /// is of other contents with the same id.
     Contradiction {
@@ -81,41 +59,36 @@ pub enum MapError {
     },
     /// One map would cover both files and writes.
     MixedCoverage,
-    /// A file was added twice.
-    DuplicateFile {
-        /// The fingerprint of its id.
-        fingerprint: u64,
+    /// It is not the map, the slice or the table of covered files that belongs here: not one at all, one that is damaged,
+    /// one that does not go with the others, or a slice out of order.
+    Mismatch {
+        /// What differs.
+        what: Cow<'static, str>,
+        /// What belongs here.
+        expected: String,
+        /// What was found.
+        got: String,
     },
-    /// Maps keep different numbers of bits of a hash, so that they cannot be merged.
-    PrefixBits {
-        /// The bits that the merge keeps.
-        expected: u8,
-        /// The bits that the map keeps.
-        got: u8,
-    },
-    /// The bytes do not end like a slice of a map.
-    NotASlice {
-        /// The value at the position of the magic number.
-        got: u16,
-    },
-    /// A slice is missing, comes twice, or comes out of order.
-    OtherSlice {
-        /// The slice that is next; `None` after the last one.
-        expected: Option<Slice>,
-        /// The slice found; `None` if there are no more.
-        got: Option<Slice>,
-    },
-    /// A slice is one of another map than the first slice, or of other files or options.
-    OtherMap {
-        /// The slice.
-        slice: Slice,
-        /// The field that differs.
-        field: &'static str,
-        /// Its value in the first slice.
-        expected: u64,
-        /// Its value in this one.
-        got: u64,
-    },
+}
+
+impl MapError {
+    pub(crate) fn field(field: &'static str, expected: &'static str, got: impl Into<u64>) -> Self {
+        Self::Field { field, expected, got: got.into() }
+    }
+
+    pub(crate) fn mismatch(what: impl Into<Cow<'static, str>>, expected: impl Into<String>, got: String) -> Self {
+        Self::Mismatch { what: what.into(), expected: expected.into(), got }
+    }
+
+    /// The error for another magic number.
+    pub(crate) fn magic(what: &'static str, expected: u16, got: u16) -> Self {
+        Self::mismatch(what, format!("the magic number {expected:#06x} at its end"), format!("{got:#06x}"))
+    }
+
+    /// Fails unless the field has an expected value.
+    pub(crate) fn require(holds: bool, field: &'static str, expected: &'static str, got: u64) -> Result<(), Self> {
+        if holds { Ok(()) } else { Err(Self::field(field, expected, got)) }
+    }
 }
 
 impl From<BlockError> for MapError {
@@ -134,16 +107,10 @@ impl fmt::Display for MapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Block(error) => write!(f, "file map: {error}"),
-            Self::NotAMap { got: SLICE_MAGIC } => {
-                write!(f, "a slice of a file map, expected a whole one: join all of its slices")
+            Self::Mismatch { what, expected, got } => write!(f, "{what}: expected {expected}, got {got}"),
+            Self::Field { field, expected, got } => {
+                write!(f, "{field} of a file map: expected {expected}, got {}", number_text(*got))
             }
-            Self::NotAMap { got } => {
-                write!(f, "not a file map: expected the magic number 0x4d53 at its end, got {got:#06x}")
-            }
-            Self::CoverageChecksum { expected, got } => {
-                write!(f, "covered files of a map: expected checksum {expected:#010x}, got {got:#010x}")
-            }
-            Self::Field { field, expected, got } => write!(f, "{field} of a file map: expected {expected}, got {got}"),
             Self::Length { what, expected, got } => write!(f, "{what}: expected {expected} bytes, got {got}"),
             Self::Damaged { page, what } => write!(f, "page {page} of a file map: {what}"),
             Self::KnownKeyAbsent { fingerprint } => write!(
@@ -151,9 +118,6 @@ impl fmt::Display for MapError {
                 "file map: expected all keys of file {fingerprint:#018x}, got none for one of them: the map was built \
                  with another hash function, or not from all keys of the file and its writes"
             ),
-            Self::Entries { fingerprint, expected, got } => {
-                write!(f, "file {fingerprint:#018x} of a map: expected {expected} entries in its pages, got {got}")
-            }
             Self::Contradiction { fingerprint, map, other, expected, got } => {
                 write!(f, "file {fingerprint:#018x}: expected {expected} entries, by ")?;
                 match other {
@@ -163,41 +127,12 @@ impl fmt::Display for MapError {
                 write!(f, ", got {got} in map {map:#018x}: two files have this id, so no map covers it")
             }
             Self::MixedCoverage => f.write_str("file map: expected either files or writes that it covers, got both"),
-            Self::DuplicateFile { fingerprint } => {
-                write!(f, "file {fingerprint:#018x} was added twice: a map covers each file once")
-            }
-            Self::PrefixBits { expected, got } => write!(
-                f,
-                "file map: expected one that keeps {expected} bits of a hash, as the merge does, got one that keeps \
-                 {got}: build it again with {expected} bits"
-            ),
-            Self::NotASlice { got } => {
-                let expected = SLICE_MAGIC;
-                write!(
-                    f,
-                    "not a slice of a file map: expected the magic number {expected:#06x} at its end, got {got:#06x}"
-                )
-            }
-            Self::OtherSlice { expected, got } => {
-                write!(f, "slices of a file map: expected {}, got {}", slice_text(*expected), slice_text(*got))
-            }
-            Self::OtherMap { slice, field, expected, got } => write!(
-                f,
-                "slice {slice} of a file map: expected one of the map of the first slice, got other files or options: \
-                 {field}: expected {}, got {}",
-                number_text(*expected),
-                number_text(*got)
-            ),
         }
     }
 }
 
-fn slice_text(slice: Option<Slice>) -> String {
-    slice.map_or_else(|| "no more".to_owned(), |slice| format!("slice {slice}"))
-}
-
 /// Counts have fewer than 41 bits, ids and seeds almost always more.
-fn number_text(number: u64) -> String {
+pub(crate) fn number_text(number: u64) -> String {
     if number >> 40 == 0 { number.to_string() } else { format!("{number:#018x}") }
 }
 

@@ -7,6 +7,7 @@ use sstfilter::internal::{CheckedTail, Ending, Fields, HeldParts};
 use sstfilter::{BlockError, BlockIdentity, FileId, Filters, HashIdentity, KeyHash};
 
 use crate::error::MapError;
+use crate::page::PageTrailer;
 use crate::shape::Shape;
 use crate::writes::{WriteId, Writes};
 
@@ -15,6 +16,9 @@ const VERSION: u8 = 1;
 
 /// The bytes `SM`.
 const MAGIC: u16 = 0x4d53;
+
+/// The bytes `SL`, at the end of a slice.
+pub(crate) const SLICE_MAGIC: u16 = 0x4c53;
 
 /// Bytes of a covered file: its fingerprint, its entries, and zeros. Of covered writes: the first and the last.
 pub(crate) const COVERED_BYTES: usize = 16;
@@ -67,10 +71,10 @@ pub(crate) enum Covered {
 #[derive(Clone, Debug)]
 pub struct MapIndex {
     pub(crate) shape: Shape,
-    pub(crate) identity: BlockIdentity,
+    pub(crate) hash: HashIdentity,
     pub(crate) map: FileId,
     pub(crate) tail_bytes: u64,
-    entries: u64,
+    pub(crate) entries: u64,
     pub(crate) covered: Covered,
 }
 
@@ -95,7 +99,7 @@ impl MapIndex {
     /// covered.
     pub fn load(end: &[u8], map_bytes: u64, filters: &Filters, map: FileId) -> Result<Self, MapError> {
         let index = Self::load_any(end, map_bytes)?;
-        let (expected, got) = (filters.hasher().identity(), index.identity.hash);
+        let (expected, got) = (filters.hasher().identity(), index.hash);
         if expected != got {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
@@ -119,14 +123,11 @@ impl MapIndex {
     pub(crate) fn load_with(end: &[u8], map_bytes: u64, own_pages: impl FnOnce(u64) -> u64) -> Result<Self, MapError> {
         let tail = checked_tail(end)?;
         let trailer = tail.trailer;
-        let identity = tail.identity(trailer.u8::<24>() >> 4)?;
+        let BlockIdentity { hash, file } = tail.identity(trailer.u8::<24>() >> 4)?;
         let coverage = trailer.u8::<24>() & 15;
         BlockError::require(coverage <= OF_WRITES, "coverage of a file map", "0 or 1", coverage)?;
         let length = |expected| MapError::Length { what: "file map", expected, got: map_bytes };
-        let (before, params) = end
-            .split_at_checked(end.len().wrapping_sub(END_BYTES))
-            .and_then(|(before, end)| Some((before, Fields::<PARAM_BYTES>::of(end.first_chunk()?))))
-            .ok_or(length(END_BYTES as u64))?;
+        let (before, params) = Fields::<END_BYTES>::at_end_of(end).ok_or(length(END_BYTES as u64))?;
         let (files, bits) = (trailer.u32::<8>(), (trailer.u8::<21>(), trailer.u8::<22>(), trailer.u8::<23>()));
         let shape = Shape::new(bits, files, params.u32::<0>().into(), params.u64::<4>())?;
         let tail_bytes = params.u64::<12>();
@@ -145,17 +146,17 @@ impl MapIndex {
             .ok_or(length(covered_bytes + END_BYTES as u64))?;
         let (expected, got) = (trailer.u32::<12>(), crc32c::crc32c(covered));
         if expected != got {
-            return Err(MapError::CoverageChecksum { expected, got });
+            let (expected, got) = (format!("checksum {expected:#010x}"), format!("{got:#010x}"));
+            return Err(MapError::mismatch("covered files of a map", expected, got));
         }
         let entries = trailer.uint::<16, { Ending::KEYS_BYTES }>();
-        let map = identity.file.unwrap_or(FileId::from_fingerprint(0));
+        let map = file.unwrap_or(FileId::from_fingerprint(0));
         let covered = if coverage == OF_WRITES { decode_writes(covered)? } else { decode_files(covered, entries)? };
         // A merge writes a map of as many entries. A field has at least one bit, and an id in a list eight.
-        if u128::from(entries) > 8 * (u128::from(shape.pages << shape.page_bits) + u128::from(tail_bytes)) {
-            let expected = "at most eight for each byte of pages and tail";
-            return Err(MapError::Field { field: "entries", expected, got: entries });
-        }
-        Ok(Self { shape, identity, map, tail_bytes, entries, covered })
+        let max_entries = 8 * (u128::from(shape.pages << shape.page_bits) + u128::from(tail_bytes));
+        let expected = "at most eight for each byte of pages and tail";
+        MapError::require(u128::from(entries) <= max_entries, "entries", expected, entries)?;
+        Ok(Self { shape, hash, map, tail_bytes, entries, covered })
     }
 
     /// Returns the number of the file in this map; `None` if the map does not cover it, and says nothing about it.
@@ -201,7 +202,7 @@ impl MapIndex {
 
     /// Returns the hash that the map was built with.
     pub const fn hash_identity(&self) -> HashIdentity {
-        self.identity.hash
+        self.hash
     }
 
     /// Returns the map's own id.
@@ -246,93 +247,12 @@ impl MapIndex {
         page << self.shape.page_bits..(page + 1) << self.shape.page_bits
     }
 
-    /// Returns where `bytes` bytes of the tail from `offset` on are in the map.
-    pub(crate) fn tail_range(&self, offset: u64, bytes: u64) -> Option<Range<u64>> {
-        let end = offset.checked_add(bytes).filter(|&end| end <= self.tail_bytes)?;
-        Some(self.tail_start() + offset..self.tail_start() + end)
-    }
-
-    /// First byte of the tail.
-    pub(crate) fn tail_start(&self) -> u64 {
-        self.shape.pages << self.shape.page_bits
-    }
-}
-
-/// Reads the numbers, the map's id and the trailer at the end of a map, and compares their checksum.
-fn checked_tail(end: &[u8]) -> Result<CheckedTail<'_>, MapError> {
-    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| MapError::NotAMap { got })?;
-    // Before the checksum, because a future flag may change what it covers.
-    BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
-    Ok(CheckedTail::read(end, trailer, PARAM_BYTES)?)
-}
-
-fn decode_files(bytes: &[u8], entries: u64) -> Result<Covered, MapError> {
-    let covered: Box<[CoveredFile]> = bytes
-        .as_chunks::<COVERED_BYTES>()
-        .0
-        .iter()
-        .map(|bytes| {
-            let fields = Fields::of(bytes);
-            CoveredFile { file: FileId::from_fingerprint(fields.u64::<0>()), entries: fields.u64::<8>() }
-        })
-        .collect();
-    // Five bytes, and zeros that a later version may use.
-    if let Some(covered) = covered.iter().find(|covered| covered.entries > MAX_ENTRIES) {
-        let (field, expected) = ("entries of a covered file", "at most 2^40 - 1");
-        return Err(MapError::Field { field, expected, got: covered.entries });
-    }
-    let ascends = |pair: &[CoveredFile]| pair.is_sorted_by(|one, two| one.file.fingerprint() < two.file.fingerprint());
-    if let Some(pair) = covered.windows(2).find(|pair| !ascends(pair)) {
-        // Binary search would miss files, which is safe, but no writer writes it.
-        let (field, expected) = ("covered files", "ascending fingerprints");
-        let got = pair.first().map_or(0, |covered| covered.file.fingerprint());
-        return Err(MapError::Field { field, expected, got });
-    }
-    let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
-    if sum != u128::from(entries) {
-        return Err(MapError::Field { field: "entries", expected: "the sum of those of all files", got: entries });
-    }
-    Ok(Covered::Files(covered))
-}
-
-fn decode_writes(bytes: &[u8]) -> Result<Covered, MapError> {
-    let mut covered = Vec::with_capacity(bytes.len() / COVERED_BYTES);
-    for bytes in bytes.as_chunks::<COVERED_BYTES>().0 {
-        let fields = Fields::of(bytes);
-        let [first, last] = [fields.u64::<0>(), fields.u64::<8>()].map(WriteId::from_stored);
-        let writes = Writes::new(first, last);
-        let is_after = |writes: &Writes| covered.last().is_none_or(|before: &Writes| before.last() < writes.first());
-        match writes.filter(is_after) {
-            Some(writes) => covered.push(writes),
-            None => return Err(overlapping(first)),
-        }
-    }
-    Ok(Covered::Writes(covered.into()))
-}
-
-/// The error of covered writes that begin with `first`.
-pub(crate) fn overlapping(first: WriteId) -> MapError {
-    let (field, expected) = ("covered writes", "ascending intervals that do not overlap");
-    MapError::Field { field, expected, got: first.get() }
-}
-
-/// The end of a map, to be written.
-#[derive(Debug)]
-pub(crate) struct MapEnd<'a> {
-    pub(crate) shape: Shape,
-    pub(crate) hash: HashIdentity,
-    pub(crate) map: FileId,
-    pub(crate) tail_bytes: u64,
-    pub(crate) entries: u64,
-    pub(crate) covered: &'a Covered,
-}
-
-impl MapEnd<'_> {
+    /// Encodes the end of the map.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.shape.files as usize * COVERED_BYTES + END_BYTES);
         let of_file = |covered: &CoveredFile| [covered.file.fingerprint(), covered.entries];
         let mut put = |pair: [u64; 2]| out.extend_from_slice(pair.map(u64::to_le_bytes).as_flattened());
-        let coverage = match self.covered {
+        let coverage = match &self.covered {
             Covered::Files(files) => {
                 files.iter().map(of_file).for_each(put);
                 0
@@ -365,4 +285,75 @@ impl MapEnd<'_> {
         out.extend_from_slice(&end);
         out
     }
+
+    /// Checks the bytes of a page.
+    pub(crate) fn check(&self, bytes: &[u8], page: u64) -> Result<PageTrailer, MapError> {
+        PageTrailer::check(bytes, &self.shape, self.map.fingerprint(), page)
+    }
+
+    /// Returns where `bytes` bytes of the tail from `offset` on are in the map.
+    pub(crate) fn tail_range(&self, offset: u64, bytes: u64) -> Option<Range<u64>> {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.tail_bytes)?;
+        Some(self.tail_start() + offset..self.tail_start() + end)
+    }
+
+    /// First byte of the tail.
+    pub(crate) fn tail_start(&self) -> u64 {
+        self.shape.pages << self.shape.page_bits
+    }
+}
+
+/// Reads the numbers, the map's id and the trailer at the end of a map, and compares their checksum.
+fn checked_tail(end: &[u8]) -> Result<CheckedTail<'_>, MapError> {
+    let other_magic = |got| match got {
+        SLICE_MAGIC => MapError::mismatch("file map", "a whole one", "a slice: join all of its slices".to_owned()),
+        _ => MapError::magic("not a file map", MAGIC, got),
+    };
+    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), other_magic)?;
+    // Before the checksum, because a future flag may change what it covers.
+    BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;
+    Ok(CheckedTail::read(end, trailer, PARAM_BYTES)?)
+}
+
+fn decode_files(bytes: &[u8], entries: u64) -> Result<Covered, MapError> {
+    let covered: Box<[CoveredFile]> = bytes
+        .as_chunks::<COVERED_BYTES>()
+        .0
+        .iter()
+        .map(|bytes| {
+            let fields = Fields::of(bytes);
+            CoveredFile { file: FileId::from_fingerprint(fields.u64::<0>()), entries: fields.u64::<8>() }
+        })
+        .collect();
+    // Five bytes, and zeros that a later version may use.
+    let most = covered.iter().map(|covered| covered.entries).max().unwrap_or(0);
+    MapError::require(most <= MAX_ENTRIES, "entries of a covered file", "at most 2^40 - 1", most)?;
+    for (one, next) in covered.iter().zip(covered.iter().skip(1)) {
+        // Binary search would miss files, which is safe, but no writer writes it.
+        let (one, next) = (one.file.fingerprint(), next.file.fingerprint());
+        MapError::require(one < next, "covered files", "ascending fingerprints", one)?;
+    }
+    let sum: u128 = covered.iter().map(|covered| u128::from(covered.entries)).sum();
+    MapError::require(sum == entries.into(), "entries", "the sum of those of all files", entries)?;
+    Ok(Covered::Files(covered))
+}
+
+fn decode_writes(bytes: &[u8]) -> Result<Covered, MapError> {
+    let mut covered = Vec::with_capacity(bytes.len() / COVERED_BYTES);
+    for bytes in bytes.as_chunks::<COVERED_BYTES>().0 {
+        let fields = Fields::of(bytes);
+        let [first, last] = [fields.u64::<0>(), fields.u64::<8>()].map(WriteId::from_stored);
+        let writes = Writes::new(first, last);
+        let is_after = |writes: &Writes| covered.last().is_none_or(|before: &Writes| before.last() < writes.first());
+        match writes.filter(is_after) {
+            Some(writes) => covered.push(writes),
+            None => return Err(overlapping(first)),
+        }
+    }
+    Ok(Covered::Writes(covered.into()))
+}
+
+/// The error of covered writes that begin with `first`.
+pub(crate) fn overlapping(first: WriteId) -> MapError {
+    MapError::field("covered writes", "ascending intervals that do not overlap", first.get())
 }

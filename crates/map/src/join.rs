@@ -6,12 +6,12 @@ use std::io::{self, Write};
 
 use crate::encode::{List, Outside, PageWriter};
 use crate::error::MapError;
-use crate::index::MapEnd;
-use crate::list::{TailCursor, checked_list};
+use crate::index::MapIndex;
+use crate::list::TailCursor;
 use crate::merge::Read;
-use crate::page::{Page, PageTrailer, State};
-use crate::slice::Slice;
-use crate::slice_end::SliceIndex;
+use crate::page::{Page, State};
+use crate::pages::{Failure, PageReader};
+use crate::slice::{Slice, SliceIndex};
 use crate::write::MapReport;
 
 /// Joins all slices of a map into the bytes that one process would have written: `(add)* finish`.
@@ -79,9 +79,9 @@ impl<'a> MapJoin<'a> {
         index: SliceIndex,
         read: impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a,
     ) -> Result<(), MapError> {
-        let (expected, got) = (self.next(index.slice().slices()), Some(index.slice()));
-        if expected != got {
-            return Err(MapError::OtherSlice { expected, got });
+        let slice = index.slice();
+        if self.next(slice.slices()) != Some(slice) {
+            return Err(self.other_slice(slice.slices(), Some(slice)));
         }
         if let Some(first) = self.slices.first() {
             first.index.ensure_same_map(&index)?;
@@ -94,12 +94,14 @@ impl<'a> MapJoin<'a> {
     ///
     /// # Errors
     ///
-    /// [`MapError::OtherSlice`].
+    /// [`MapError::Mismatch`].
     pub fn ensure_complete(&self) -> Result<(), MapError> {
-        match self.next(1) {
-            None => Ok(()),
-            expected => Err(MapError::OtherSlice { expected, got: None }),
-        }
+        if self.next(1).is_none() { Ok(()) } else { Err(self.other_slice(1, None)) }
+    }
+
+    fn other_slice(&self, slices: u32, got: Option<Slice>) -> MapError {
+        let text = |slice: Option<Slice>| slice.map_or("no more".to_owned(), |slice| format!("slice {slice}"));
+        MapError::mismatch("slices of a file map", text(self.next(slices)), text(got))
     }
 
     /// Returns the slice that comes next. The first one decides how many there are, `slices` if there is none.
@@ -124,10 +126,9 @@ impl<'a> MapJoin<'a> {
             let what = "tail of a file map, which was read twice";
             return Err(MapError::Length { what, expected: tail_bytes, got }.into());
         }
-        let Some(map) = self.slices.first().map(|first| &first.index.map) else { return Ok(report) };
-        let (shape, hash) = (map.shape, map.hash_identity());
-        let end =
-            MapEnd { shape, hash, map: map.map, tail_bytes, entries: map.entries(), covered: &map.covered }.encode();
+        let Some(first) = self.slices.first() else { return Ok(report) };
+        let map = MapIndex { tail_bytes, ..first.index.map.clone() };
+        let end = map.encode();
         sink.write_all(&end)?;
         report.bytes = map.tail_start() + tail_bytes + end.len() as u64;
         Ok(report)
@@ -140,28 +141,37 @@ fn each_page<'s, 'a: 's>(
     slices: impl IntoIterator<Item = &'s Input<'a>>,
     mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
 ) -> io::Result<(MapReport, u64)> {
-    let (mut report, mut tail, mut tail_bytes) = (MapReport::default(), Vec::new(), 0);
-    for input in slices {
-        let map = &input.index.map;
-        let overflowed_lines = |bytes: &[u8]| Page { bytes, shape: &map.shape }.overflowed_lines();
+    let (mut report, mut tail_bytes) = (MapReport::default(), 0);
+    for Input { index, read } in slices {
+        let map = &index.map;
         (report.files, report.entries) = (map.shape.files, map.entries());
-        let (writer, mut tail_left) =
-            (PageWriter::new(map.shape, map.map.fingerprint()), TailCursor::new(map.tail_bytes));
-        for number in input.index.pages() {
+        let writer = PageWriter::new(map.shape, map.map.fingerprint());
+        let mut pages = PageReader { index: map, read: |range| read(index.in_slice(range)) };
+        let mut tail_left = TailCursor::new(map.tail_bytes);
+        for number in index.pages() {
+            let (mut page, mut tail) = (Vec::new(), Vec::new());
             report.pages += 1;
-            tail.clear();
-            let mut page = (input.read)(input.index.page_range(number))?.into_owned();
-            match input.check(&page, number, &mut tail_left)? {
-                Checked::Whole => report.overflowed_lines += overflowed_lines(&page),
-                Checked::Unfinished(outside) => {
-                    report.overflowed_lines += overflowed_lines(outside.outgrown.as_ref().unwrap_or(&page));
-                    report.count(&outside);
-                    writer.finish(outside, &mut page, tail_bytes, &mut tail);
-                    tail_bytes += tail.len() as u64;
+            match pages.open_with_lists(number, &mut tail_left) {
+                Ok((open, lists)) if open.trailer.state == State::Whole => {
+                    report.overflowed_lines += Page { bytes: &open.bytes, shape: &map.shape }.overflowed_lines();
+                    let list = |(field, ids): (u32, Cow<'_, [u8]>)| List { field, bytes: ids.into_owned() };
+                    let lists: Vec<_> = lists.into_iter().map(list).collect();
+                    let (own, outgrown) = match open.stub {
+                        Some(stub) => (stub, Some(open.bytes.into_owned())),
+                        None => (open.bytes, None),
+                    };
+                    page = own.into_owned();
+                    // The place in the tail of the map is another one than in that of the slice.
+                    if outgrown.is_some() || !lists.is_empty() {
+                        let outside = Outside { start: 0, lists, outgrown, trailer: open.trailer };
+                        report.count(&outside);
+                        writer.finish(outside, &mut page, tail_bytes, &mut tail);
+                        tail_bytes += tail.len() as u64;
+                    }
                 }
-                Checked::Unknown => {
+                Err(Failure::Read(error)) => return Err(error),
+                Ok(_) | Err(Failure::Damaged(_)) => {
                     report.unknown_pages += 1;
-                    page.clear();
                     writer.write_unknown(number, &mut page);
                 }
             }
@@ -169,65 +179,4 @@ fn each_page<'s, 'a: 's>(
         }
     }
     Ok((report, tail_bytes))
-}
-
-/// A page of a slice, after its check.
-enum Checked {
-    Whole,
-    /// It has parts in the tail, whose place in the map is another one than in the slice.
-    Unfinished(Outside),
-    /// It is damaged, or its entries were unknown before.
-    Unknown,
-}
-
-impl Input<'_> {
-    /// Checks a page and its parts of the tail, from the cursor on.
-    fn check(&self, bytes: &[u8], number: u64, tail: &mut TailCursor) -> io::Result<Checked> {
-        let shape = &self.index.map.shape;
-        let trailer = match self.index.map.check(bytes, number) {
-            Ok(trailer) if bytes.len() == shape.page_bytes() && trailer.state != State::Unknown => trailer,
-            _ => return Ok(Checked::Unknown),
-        };
-        if trailer.state == State::Whole && trailer.lists == 0 {
-            return Ok(Checked::Whole);
-        }
-        let outside = if trailer.state == State::Whole {
-            self.outside(Page { bytes, shape }, trailer, tail)?
-        } else {
-            self.outgrown(Page { bytes, shape }, number, tail)?
-        };
-        Ok(outside.map_or(Checked::Unknown, Checked::Unfinished))
-    }
-
-    /// Reads the lists of a page; `None` if one is damaged.
-    fn outside(&self, page: Page<'_>, trailer: PageTrailer, tail: &mut TailCursor) -> io::Result<Option<Outside>> {
-        let mut lists = Vec::new();
-        for place in page.list_places() {
-            if !tail.pass(place.offset, place.bytes.into()) {
-                return Ok(None);
-            }
-            let Some(bytes) = self.tail(place.offset, place.bytes.into())? else { return Ok(None) };
-            let Some(ids) = checked_list(&bytes, self.index.map.map, place.offset) else { return Ok(None) };
-            lists.push(List { field: place.field, bytes: ids.to_vec() });
-        }
-        Ok(Some(Outside { start: 0, lists, outgrown: None, trailer }))
-    }
-
-    /// Reads the page with the entries of an outgrown one, and its lists; `None` if any of them is damaged.
-    fn outgrown(&self, stub: Page<'_>, number: u64, tail: &mut TailCursor) -> io::Result<Option<Outside>> {
-        let Some((offset, length)) = stub.elsewhere() else { return Ok(None) };
-        let Some(mut lists) = tail.pass_outgrown((offset, length)) else { return Ok(None) };
-        let Some(bytes) = self.tail(offset, length)? else { return Ok(None) };
-        let Ok(trailer) = self.index.map.check(&bytes, number) else { return Ok(None) };
-        if trailer.state != State::Whole {
-            return Ok(None);
-        }
-        let outside = self.outside(Page { bytes: &bytes, shape: stub.shape }, trailer, &mut lists)?;
-        Ok(outside.map(|outside| Outside { outgrown: Some(bytes.into_owned()), ..outside }))
-    }
-
-    /// Reads bytes of the slice's tail.
-    fn tail(&self, offset: u64, bytes: u64) -> io::Result<Option<Cow<'_, [u8]>>> {
-        self.index.tail_range(offset, bytes).map(&self.read).transpose()
-    }
 }

@@ -1,6 +1,7 @@
 //! Lists: the files of a key that many files have.
 
 use sstfilter::FileId;
+use sstfilter::internal::varint::{put_varint, take_varint};
 
 /// Bytes of the checksum of a list.
 pub(crate) const LIST_CHECK_BYTES: usize = 4;
@@ -51,16 +52,10 @@ pub(crate) fn checked_list(bytes: &[u8], map: FileId, offset: u64) -> Option<&[u
 
 /// Encodes ascending ids as varints: the first one, and the distances to the next ones, less 1.
 pub(crate) fn encode_ids(ids: &[u32]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(ids.len() * 2);
-    let mut next = 0;
+    let (mut out, mut next) = (Vec::with_capacity(ids.len() * 2), 0);
     for &id in ids {
-        let mut distance = id - next;
-        next = id + 1;
-        while distance >= 0x80 {
-            out.push(distance as u8 | 0x80);
-            distance >>= 7;
-        }
-        out.push(distance as u8);
+        put_varint(&mut out, u64::from(id) - next);
+        next = u64::from(id) + 1;
     }
     out
 }
@@ -82,19 +77,11 @@ impl Iterator for ListIds<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        let mut distance = 0;
-        for shift in (0..35).step_by(7) {
-            let (&byte, rest) = self.bytes.split_first()?;
-            self.bytes = rest;
-            distance |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                let id = u32::try_from(self.next + distance).ok()?;
-                self.next = u64::from(id) + 1;
-                return Some(id);
-            }
-        }
-        self.bytes = &[];
-        None
+        // Nothing follows a damaged number.
+        let (distance, rest) = take_varint(core::mem::take(&mut self.bytes))?;
+        let id = u32::try_from(self.next.checked_add(distance)?).ok()?;
+        (self.bytes, self.next) = (rest, u64::from(id) + 1);
+        Some(id)
     }
 }
 

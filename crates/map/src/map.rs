@@ -1,16 +1,19 @@
 //! A whole map in memory, and its answers.
 
+use core::ops::Range;
+use std::borrow::Cow;
+use std::io;
+
 use sstfilter::internal::prefetch;
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_range::internal::Portable;
 
-use crate::candidates::{self, Candidates, Elsewhere, Found};
+use crate::candidates::{Candidates, Found, in_page};
 use crate::error::MapError;
 use crate::index::MapIndex;
-use crate::list::{TailCursor, checked_list, split_check};
-use crate::page::{ListPlace, Page, PageTrailer, State};
+use crate::list::{TailCursor, split_check};
+use crate::page::{ListPlace, Page, State};
+use crate::pages::{Failure, PageReader};
 use crate::shape::Place;
-use crate::simd;
 
 /// A file map in memory: which of the files that it covers may have a key.
 ///
@@ -50,24 +53,18 @@ impl<D: AsRef<[u8]>> FileMap<D> {
 
     fn with_index(index: MapIndex, bytes: D) -> Self {
         let mut map = Self { index, bytes, damaged: Box::default(), has_unknown_pages: false };
-        let mut damaged = Vec::new();
-        let mut has_unknown_pages = false;
+        let (mut damaged, mut has_unknown_pages) = (Vec::new(), false);
         for (page, checked) in map.checks().enumerate() {
-            match checked {
-                Ok(state) => has_unknown_pages |= state == State::Unknown,
-                Err(_) => damaged.push(page),
+            if let Ok(state) = checked {
+                has_unknown_pages |= state == State::Unknown;
+                continue;
+            }
+            damaged.resize(page / 64 + 1, 0_u64);
+            if let Some(word) = damaged.last_mut() {
+                *word |= 1 << (page % 64);
             }
         }
-        map.has_unknown_pages = has_unknown_pages;
-        if !damaged.is_empty() {
-            let mut bits = vec![0; map.index.pages().div_ceil(64) as usize];
-            for page in damaged {
-                if let Some(word) = bits.get_mut(page / 64) {
-                    *word |= 1 << (page % 64);
-                }
-            }
-            map.damaged = bits.into();
-        }
+        (map.damaged, map.has_unknown_pages) = (damaged.into(), has_unknown_pages);
         map
     }
 
@@ -126,39 +123,20 @@ impl<D: AsRef<[u8]>> FileMap<D> {
         View { index: &self.index, bytes: self.bytes.as_ref(), damaged: &self.damaged }
     }
 
+    /// Checks each page, with its lists and entries in the tail.
     fn checks(&self) -> impl Iterator<Item = Result<State, MapError>> + '_ {
         let mut tail = TailCursor::new(self.index.tail_bytes);
-        (0..self.index.pages()).map(move |page| self.check_page(page, &mut tail))
+        let mut pages = PageReader { index: &self.index, read: |range| self.read(range) };
+        (0..self.index.pages()).map(move |page| match pages.open_with_lists(page, &mut tail) {
+            Ok((open, _)) => Ok(open.trailer.state),
+            Err(Failure::Damaged(error)) => Err(error),
+            Err(Failure::Read(_)) => Err(MapError::Damaged { page, what: "its bytes are missing" }),
+        })
     }
 
-    /// Checks a page, and its lists and entries from the cursor on.
-    fn check_page(&self, page: u64, tail: &mut TailCursor) -> Result<State, MapError> {
-        let (view, damaged) = (self.view(), |what| MapError::Damaged { page, what });
-        let own = view.page(page).ok_or(damaged("too short"))?;
-        let state = self.index.check(own.bytes, page)?.state;
-        let is_sound = |tail: &mut TailCursor, place: ListPlace| {
-            tail.pass(place.offset, place.bytes.into()) && view.list(place).is_some()
-        };
-        let are_lists_sound = match state {
-            State::Whole => own.list_places().all(|place| is_sound(tail, place)),
-            State::Unknown => true,
-            State::Outgrown => {
-                let found = own.elsewhere().and_then(|place| Some((tail.pass_outgrown(place)?, place)));
-                let found = found.and_then(|(lists, (offset, bytes))| Some((lists, view.tail(offset, bytes)?)));
-                let (mut lists, bytes) = found.ok_or(damaged("its entries are not in the tail"))?;
-                if self.index.check(bytes, page)?.state != State::Whole {
-                    return Err(damaged("its entries are outgrown twice"));
-                }
-                Page { bytes, ..own }.list_places().all(|place| is_sound(&mut lists, place))
-            }
-        };
-        if are_lists_sound { Ok(state) } else { Err(damaged("a list of it is damaged")) }
-    }
-}
-
-impl MapIndex {
-    pub(crate) fn check(&self, bytes: &[u8], page: u64) -> Result<PageTrailer, MapError> {
-        PageTrailer::check(bytes, &self.shape, self.map.fingerprint(), page)
+    pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Cow<'_, [u8]>> {
+        let bytes = self.bytes.as_ref().get(range.start as usize..range.end as usize);
+        bytes.map(Cow::Borrowed).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 
@@ -188,12 +166,6 @@ impl<'a> View<'a> {
         self.bytes.get(range.start as usize..range.end as usize)
     }
 
-    /// Returns a list's ids, if it is sound.
-    fn list(&self, place: ListPlace) -> Option<&'a [u8]> {
-        let bytes = self.tail(place.offset, place.bytes.into())?;
-        checked_list(bytes, self.index.map, place.offset)
-    }
-
     fn prefetch(&self, hash: KeyHash) {
         let place = self.index.shape.place(hash.get());
         if let Some(line) = self.page(place.page).and_then(|page| page.line_bytes(place.line)) {
@@ -212,31 +184,32 @@ impl<'a> View<'a> {
         if !page.is_occupied(place) {
             return Candidates::NONE;
         }
-        match simd::in_page(page, place) {
+        match in_page(page, place) {
             Found::Here(found) => found,
-            Found::Elsewhere(elsewhere) => self.resolve(elsewhere, place),
+            Found::List(list) => self.in_list(list),
+            Found::Outgrown { offset, bytes } => self.in_outgrown(offset, bytes, place),
         }
     }
 
-    /// Finds entries that are outside of their page.
+    /// Returns the files of a list, whose checksum was compared when the map was loaded.
     #[cold]
     #[inline(never)]
-    fn resolve(&self, elsewhere: Elsewhere, place: Place) -> Candidates<'a> {
-        let bytes = |offset, bytes| self.tail(offset, bytes);
-        match elsewhere {
-            // Checksums were compared when the map was loaded.
-            Elsewhere::List(list) => match bytes(list.offset, list.bytes.into()).and_then(split_check) {
-                Some((ids, _)) => Candidates::of_list(ids, self.index.shape.files),
-                None => Candidates::All,
-            },
-            Elsewhere::Outgrown { offset, bytes: length } => match bytes(offset, length) {
-                Some(bytes) => match candidates::in_page::<Portable>(Page { bytes, shape: &self.index.shape }, place) {
-                    Found::Here(found) => found,
-                    Found::Elsewhere(list @ Elsewhere::List(_)) => self.resolve(list, place),
-                    Found::Elsewhere(Elsewhere::Outgrown { .. }) => Candidates::All,
-                },
-                None => Candidates::All,
-            },
+    fn in_list(&self, list: ListPlace) -> Candidates<'a> {
+        match self.tail(list.offset, list.bytes.into()).and_then(split_check) {
+            Some((ids, _)) => Candidates::of_list(ids, self.index.shape.files),
+            None => Candidates::All,
+        }
+    }
+
+    /// Finds entries in a page in the tail.
+    #[cold]
+    #[inline(never)]
+    fn in_outgrown(&self, offset: u64, bytes: u64, place: Place) -> Candidates<'a> {
+        let Some(bytes) = self.tail(offset, bytes) else { return Candidates::All };
+        match in_page(Page { bytes, shape: &self.index.shape }, place) {
+            Found::Here(found) => found,
+            Found::List(list) => self.in_list(list),
+            Found::Outgrown { .. } => Candidates::All,
         }
     }
 }

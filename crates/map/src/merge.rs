@@ -11,10 +11,11 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 use crate::encode::Packing;
 use crate::error::MapError;
 use crate::index::{Covered, CoveredFile, MapIndex};
-use crate::list::{ListIds, checked_list};
+use crate::list::ListIds;
 use crate::map::FileMap;
 use crate::options::MapOptions;
-use crate::page::{ListPlace, Page, PageTrailer, State};
+use crate::page::{Page, State};
+use crate::pages::{Failure, PageReader};
 use crate::shape::{Place, Prefixes};
 use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Missing, Plan};
@@ -47,9 +48,7 @@ struct Input<'a> {
     index: MapIndex,
     read: Read<'a>,
     prefixes: Prefixes,
-    /// For each local id, whether the file is kept.
-    kept: Vec<bool>,
-    /// For each local id, the id in the result.
+    /// For each local id, the id in the result, once all inputs are known; `None` if the file is dropped.
     ids: Vec<Option<u32>>,
     /// The parts of the tail that were read (the page, and whether it is the outgrown page), and how many bytes of the
     /// tail no part has.
@@ -100,7 +99,9 @@ impl<'a> MapMerge<'a> {
     ) -> Result<(), MapError> {
         let (expected, got) = (self.options.prefix_bits, index.prefix_bits());
         if expected != got {
-            return Err(MapError::PrefixBits { expected, got });
+            let got = format!("one that keeps {got}: build it again with {expected} bits");
+            let expected = format!("one that keeps {expected} bits of a hash, as the merge does");
+            return Err(MapError::mismatch("file map", expected, got));
         }
         let expected = *self.hash.get_or_insert(index.hash_identity());
         if expected != index.hash_identity() {
@@ -113,26 +114,27 @@ impl<'a> MapMerge<'a> {
         if is_mixed {
             return Err(MapError::MixedCoverage);
         }
-        let kept = match &index.covered {
-            Covered::Files(files) => files.iter().map(|covered| keep(covered.file)).collect(),
-            Covered::Writes(writes) => vec![true; writes.len()],
+        let ids: Vec<Option<u32>> = match &index.covered {
+            Covered::Files(files) => files.iter().map(|covered| keep(covered.file).then_some(0)).collect(),
+            Covered::Writes(writes) => vec![Some(0); writes.len()],
         };
-        let kept_files =
-            || index.files().iter().zip(&kept).filter(|(_, is_kept)| **is_kept).map(|(covered, _)| covered);
-        let mut known = kept_files().filter(|covered| self.files.contains_key(&covered.file.fingerprint()));
-        let earlier = |file| self.inputs.iter().filter(move |input| input.keeps(file));
-        let contradiction = |file| earlier(file).find_map(|earlier| index.contradiction(&earlier.index, file));
-        if let Some(contradiction) = known.find_map(|covered| contradiction(covered.file)) {
+        let kept_files = || index.files().iter().zip(&ids).filter(|(_, id)| id.is_some()).map(|(covered, _)| covered);
+        let known = |covered: &&CoveredFile| self.files.contains_key(&covered.file.fingerprint());
+        let contradiction = |covered: &CoveredFile| {
+            let mut earlier = self.inputs.iter().filter(|input| input.keeps(covered.file));
+            earlier.find_map(|earlier| index.contradiction(&earlier.index, covered.file))
+        };
+        if let Some(contradiction) = kept_files().filter(known).find_map(contradiction) {
             return Err(contradiction);
         }
         self.files.extend(kept_files().map(|covered| (covered.file.fingerprint(), *covered)));
         self.writes.extend(index.writes());
-        if !kept.contains(&true) {
+        if ids.iter().all(Option::is_none) {
             // Damage to it must not make pages of the result unknown.
             return Ok(());
         }
         let (prefixes, tail) = (index.shape.prefixes(), Mutex::new((HashSet::new(), index.tail_bytes)));
-        self.inputs.push(Input { index, read: Box::new(read), prefixes, kept, ids: Vec::new(), tail });
+        self.inputs.push(Input { index, read: Box::new(read), prefixes, ids, tail });
         Ok(())
     }
 
@@ -146,11 +148,7 @@ impl<'a> MapMerge<'a> {
         map: &'a FileMap<D>,
         keep: impl FnMut(FileId) -> bool,
     ) -> Result<(), MapError> {
-        let read = |range: Range<u64>| {
-            let bytes = map.as_bytes().get(range.start as usize..range.end as usize);
-            bytes.map(Cow::Borrowed).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-        };
-        self.add_some(map.index().clone(), read, keep)
+        self.add_some(map.index().clone(), |range| map.read(range), keep)
     }
 
     /// Writes the result to `sink`. `map` is its id.
@@ -197,12 +195,11 @@ impl<'a> MapMerge<'a> {
     }
 
     fn number_files(&mut self) {
-        let ids: BTreeMap<u64, u32> = self.files.keys().copied().zip(0..).collect();
+        let numbers: BTreeMap<u64, u32> = self.files.keys().copied().zip(0..).collect();
         for input in &mut self.inputs {
-            let of_file = |(covered, is_kept): (&CoveredFile, &bool)| {
-                ids.get(&covered.file.fingerprint()).copied().filter(|_| *is_kept)
-            };
-            input.ids = input.index.files().iter().zip(&input.kept).map(of_file).collect();
+            for (covered, id) in input.index.files().iter().zip(&mut input.ids) {
+                *id = id.and_then(|_| numbers.get(&covered.file.fingerprint()).copied());
+            }
         }
     }
 
@@ -239,7 +236,7 @@ impl EntrySource for Inputs<'_> {
 
 impl Input<'_> {
     fn keeps(&self, file: FileId) -> bool {
-        self.index.local_id(file).and_then(|id| self.kept.get(id.index())) == Some(&true)
+        self.index.local_id(file).is_some_and(|id| matches!(self.ids.get(id.index()), Some(Some(_))))
     }
 
     fn append(
@@ -255,62 +252,37 @@ impl Input<'_> {
         for page in shape.place_of_prefix(prefixes.start).page..=shape.place_of_prefix(last).page {
             let own = shape.first_prefix(page).max(prefixes.start)..shape.first_prefix(page + 1).min(prefixes.end);
             let before = entries.len();
-            let bytes = (self.read)(self.index.page_range(page))?;
-            let is_sound = match self.index.check(&bytes, page) {
-                Ok(trailer) if trailer.state == State::Whole => {
-                    self.append_page(&bytes, &trailer, (&own, packing), entries, missing)?
+            match self.append_page(page, (&own, packing), entries, missing) {
+                // The lists of a forged page may have more ids than the map has entries.
+                Ok(()) if entries.len() as u64 <= max_entries => {}
+                Err(Failure::Read(error)) => return Err(error),
+                Ok(()) | Err(Failure::Damaged(_)) => {
+                    entries.truncate(before);
+                    missing.unknown.push(own);
                 }
-                Ok(PageTrailer { state: State::Outgrown, .. }) => {
-                    self.append_outgrown(&bytes, page, (&own, packing), entries, missing)?
-                }
-                Ok(_) | Err(_) => false,
-            };
-            // The lists of a forged page may have more ids than the map has entries.
-            if !is_sound || entries.len() as u64 > max_entries {
-                entries.truncate(before);
-                missing.unknown.push(own);
             }
         }
         Ok(())
     }
 
-    fn append_outgrown(
-        &self,
-        stub: &[u8],
-        page: u64,
-        wanted: (&Range<u64>, &Packing),
-        entries: &mut Vec<KeyHash>,
-        missing: &mut Missing,
-    ) -> io::Result<bool> {
-        let elsewhere = Page { bytes: stub, shape: &self.index.shape }.elsewhere();
-        let elsewhere = elsewhere.filter(|(_, bytes)| self.may_read_tail((page, true), *bytes));
-        let Some(range) = elsewhere.and_then(|(offset, bytes)| self.index.tail_range(offset, bytes)) else {
-            return Ok(false);
-        };
-        let bytes = (self.read)(range)?;
-        match self.index.check(&bytes, page) {
-            Ok(trailer) if trailer.state == State::Whole => {
-                self.append_page(&bytes, &trailer, wanted, entries, missing)
-            }
-            Ok(_) | Err(_) => Ok(false),
-        }
-    }
-
-    /// Appends the entries of a page whose checksum was compared. Returns false if one of its lists is damaged, or if
-    /// the page is forged and would have more entries than its bytes.
+    /// Appends the entries of a page. Fails if its entries are unknown, if it or a list is damaged, or if it is forged
+    /// and would have more entries than its bytes.
     fn append_page(
         &self,
-        bytes: &[u8],
-        trailer: &PageTrailer,
+        number: u64,
         (prefixes, packing): (&Range<u64>, &Packing),
         entries: &mut Vec<KeyHash>,
         missing: &mut Missing,
-    ) -> io::Result<bool> {
+    ) -> Result<(), Failure> {
         let shape = &self.index.shape;
-        let page = Page { bytes, shape };
+        let mut pages = PageReader { index: &self.index, read: &self.read };
+        let (open, _) = pages.open(number, |(_, bytes)| self.may_read_tail((number, true), bytes).then_some(()))?;
+        let (trailer, page) = (open.trailer, Page { bytes: &open.bytes, shape });
+        let unusable = || MapError::Damaged { page: number, what: "its entries cannot be used" };
         let list_bytes = page.list_places().map(|list| u64::from(list.bytes)).sum();
-        if trailer.lists > 0 && !self.may_read_tail((trailer.page, false), list_bytes) {
-            return Ok(false);
+        let may_read_lists = trailer.lists == 0 || self.may_read_tail((number, false), list_bytes);
+        if trailer.state != State::Whole || !may_read_lists {
+            return Err(unusable().into());
         }
         let (first, last) = (shape.place_of_prefix(prefixes.start).line, shape.place_of_prefix(prefixes.end - 1).line);
         let divide = Reciprocal::new(shape.radix());
@@ -318,20 +290,20 @@ impl Input<'_> {
         let mut next = 0;
         for line in first..=last {
             if page.has_overflowed(line) {
-                let own = shape.prefixes_of_line(trailer.page, line);
+                let own = shape.prefixes_of_line(number, line);
                 let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
                 missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
                 continue;
             }
-            let is_sound = page.for_each_entry(line, |quotient, number_of_field| {
-                if number_of_field < next || number_of_field >= u64::from(trailer.fields) {
+            let is_sound = page.for_each_entry(line, |quotient, field| {
+                if field < next || field >= u64::from(trailer.fields) {
                     return Ok(false);
                 }
-                next = number_of_field + 1;
-                let (low, id) = divide.by(page.field(number_of_field));
-                let place = Place { page: trailer.page, line, quotient, low };
+                next = field + 1;
+                let (low, id) = divide.by(page.field(field));
+                let place = Place { page: number, line, quotient, low };
                 let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
-                    return Ok::<_, io::Error>(true);
+                    return Ok::<_, Failure>(true);
                 };
                 if id < u64::from(shape.files) {
                     if let Some(&Some(id)) = self.ids.get(id as usize) {
@@ -339,20 +311,20 @@ impl Input<'_> {
                     }
                     return Ok(true);
                 }
-                while lists.next_if(|list| u64::from(list.field) < number_of_field).is_some() {}
-                let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == number_of_field) else {
+                while lists.next_if(|list| u64::from(list.field) < field).is_some() {}
+                let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == field) else {
                     return Ok(false);
                 };
-                let Some(ids) = self.list(list)? else { return Ok(false) };
+                let ids = pages.list(number, list)?;
                 let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
                 entries.extend(kept.map(|id| packing.pack(prefix, id)));
                 Ok(true)
             })?;
             if !is_sound {
-                return Ok(false);
+                return Err(unusable().into());
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Returns whether a page may read `bytes` bytes of the tail, as lists or as the page that it has outgrown to. All
@@ -370,13 +342,6 @@ impl Input<'_> {
             parts.insert(part);
         }
         left.is_some()
-    }
-
-    /// Reads a list's ids; `None` if they are damaged.
-    fn list(&self, place: ListPlace) -> io::Result<Option<Vec<u8>>> {
-        let Some(range) = self.index.tail_range(place.offset, place.bytes.into()) else { return Ok(None) };
-        let bytes = (self.read)(range)?;
-        Ok(checked_list(&bytes, self.index.map, place.offset).map(<[u8]>::to_vec))
     }
 }
 

@@ -105,9 +105,7 @@ impl MapOptions {
     }
 
     pub(crate) fn shape(&self, files: u32, entries: u64) -> Result<Shape, MapError> {
-        if entries > MAX_ENTRIES {
-            return Err(MapError::Field { field: "entries", expected: "at most 2^40 - 1", got: entries });
-        }
+        MapError::require(entries <= MAX_ENTRIES, "entries", "at most 2^40 - 1", entries)?;
         Shape::plan(self.prefix_bits, self.page_bits, files, entries, self.files_per_key.into())
     }
 }

@@ -4,12 +4,11 @@ use core::ops::Range;
 
 use sstfilter::KeyHash;
 
-use crate::candidates::{Candidates, Elsewhere, Found};
+use crate::candidates::{Candidates, Found, in_page};
 use crate::error::MapError;
 use crate::index::MapIndex;
 use crate::list::{checked_list, split_check};
 use crate::page::{ListPlace, Page, State};
-use crate::simd;
 
 /// Bytes that a lookup needs: a page, or in rare cases one or two places in the tail of the map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,18 +111,16 @@ impl MapIndex {
         if !page.is_occupied(place) {
             return PartAnswer::Candidates(Candidates::NONE);
         }
-        let (range, what) = match simd::in_page(page, place) {
+        let (range, what) = match in_page(page, place) {
             Found::Here(found) => return PartAnswer::Candidates(found),
-            Found::Elsewhere(Elsewhere::List(list)) => {
+            Found::List(list) => {
                 (self.tail_range(list.offset, list.bytes.into()), What::List { page: place.page, prefix, place: list })
             }
             // Only a forged page is outgrown twice. Reading it could go on forever.
-            Found::Elsewhere(Elsewhere::Outgrown { .. }) if part.what == What::Outgrown(place.page) => {
+            Found::Outgrown { .. } if part.what == What::Outgrown(place.page) => {
                 return PartAnswer::Candidates(Candidates::All);
             }
-            Found::Elsewhere(Elsewhere::Outgrown { offset, bytes }) => {
-                (self.tail_range(offset, bytes), What::Outgrown(place.page))
-            }
+            Found::Outgrown { offset, bytes } => (self.tail_range(offset, bytes), What::Outgrown(place.page)),
         };
         match range {
             Some(range) => PartAnswer::Read(MapRead { map, range, what }),

@@ -92,9 +92,7 @@ impl Shape {
         lines: u64,
         pages: u64,
     ) -> Result<Self, MapError> {
-        let check = |holds: bool, field, expected, got: u64| {
-            if holds { Ok(()) } else { Err(MapError::Field { field, expected, got }) }
-        };
+        let check = MapError::require;
         check(PREFIX_BITS.contains(&prefix_bits), "prefix bits", "8 to 48", prefix_bits.into())?;
         check(PAGE_BITS.contains(&page_bits), "page bits", "10 to 20", page_bits.into())?;
         check(field_bits <= MAX_FIELD_BITS, "field bits", "at most 56", field_bits.into())?;
@@ -145,8 +143,8 @@ impl Shape {
                 break;
             }
         }
-        let too_large = MapError::Field { field: "entries", expected: "fewer for pages of this size", got: entries };
-        best.map(|(_, shape)| shape).ok_or(too_large)
+        let too_large = || MapError::field("entries", "fewer for pages of this size", entries);
+        best.map(|(_, shape)| shape).ok_or_else(too_large)
     }
 
     pub(crate) fn codes(&self) -> u128 {

@@ -8,12 +8,11 @@ use sstfilter::{FileId, HashIdentity, KeyHash};
 
 use crate::encode::{Outside, Packing, PageWriter};
 use crate::error::MapError;
-use crate::index::{Covered, MapEnd};
+use crate::index::{Covered, MapIndex};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
-use crate::slice::Slice;
-use crate::slice_end::append_footer;
+use crate::slice::{Slice, append_footer};
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
@@ -81,28 +80,19 @@ impl MapReport {
 
     /// Counts what a page has in the tail.
     pub(crate) fn count(&mut self, outside: &Outside) {
-        self.outgrown_pages += u64::from(outside.is_outgrown());
-        self.lists += outside.lists() as u64;
+        self.outgrown_pages += u64::from(outside.outgrown.is_some());
+        self.lists += outside.lists.len() as u64;
     }
 }
 
 /// A map to be written.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    shape: Shape,
-    hash: HashIdentity,
-    map: FileId,
-    covered: Covered,
-    entries: u64,
+    index: MapIndex,
     threads: usize,
 }
 
-/// A range of pages, and what became of it.
-struct Chunk {
-    pages: Range<u64>,
-    written: io::Result<Written>,
-}
-
+/// The pages of a chunk.
 #[derive(Default)]
 struct Written {
     bytes: Vec<u8>,
@@ -124,91 +114,93 @@ impl Plan {
             Covered::Writes(writes) => writes.len(),
         };
         let shape = options.shape(u32::try_from(files).unwrap_or(u32::MAX), entries)?;
-        Ok(Self { shape, hash, map, covered, entries, threads: options.threads })
+        let index = MapIndex { shape, hash, map, tail_bytes: 0, entries, covered };
+        Ok(Self { index, threads: options.threads })
     }
 
     /// Writes the map, or a slice of it.
     pub(crate) fn write(
-        &self,
+        mut self,
         source: &impl EntrySource,
         slice: Option<Slice>,
         sink: &mut impl Write,
     ) -> io::Result<MapReport> {
-        let own = slice.map_or(0..self.shape.pages, |slice| slice.pages(self.shape.pages));
-        let mut report = MapReport {
-            files: self.shape.files,
-            entries: self.entries,
-            pages: own.end - own.start,
-            ..MapReport::default()
-        };
-        let (mut tail, threads) = (Vec::new(), self.threads.max(1));
-        let writer = PageWriter::new(self.shape, self.map.fingerprint());
-        let mut pages = own.start;
-        while pages < own.end {
-            let step = self.pages_of_chunk(source.runs());
-            let mut chunks: Vec<_> = (pages..own.end)
-                .step_by(step as usize)
-                .take(threads)
-                .map(|start| start..(start + step).min(own.end))
-                .map(|pages| Chunk { pages, written: Ok(Written::default()) })
-                .collect();
-            share(threads, chunks.iter_mut().collect(), &mut Buffers::default(), |buffers, chunk: &mut Chunk| {
-                chunk.written = self.encode(source, chunk.pages.clone(), buffers);
-            });
-            for Chunk { pages: done, written } in chunks {
-                let Written { mut bytes, outside, unknown, overflowed } = written?;
-                report.unknown_pages += unknown;
-                report.overflowed_lines += overflowed;
-                for outside in outside {
-                    report.count(&outside);
-                    writer.finish(outside, &mut bytes, 0, &mut tail);
-                }
-                sink.write_all(&bytes)?;
-                pages = done.end;
+        let Shape { files, pages, page_bits, .. } = self.index.shape;
+        let own = slice.map_or(0..pages, |slice| slice.pages(pages));
+        let (entries, pages) = (self.index.entries, own.end - own.start);
+        let mut report = MapReport { files, entries, pages, ..MapReport::default() };
+        let (mut tail, writer) = (Vec::new(), self.page_writer());
+        let encode = |buffers: &mut Buffers, pages| self.encode(source, pages, buffers);
+        self.each_chunk(source, own, encode, |Written { mut bytes, outside, unknown, overflowed }| {
+            report.unknown_pages += unknown;
+            report.overflowed_lines += overflowed;
+            for outside in outside {
+                report.count(&outside);
+                writer.finish(outside, &mut bytes, 0, &mut tail);
             }
-        }
+            sink.write_all(&bytes)
+        })?;
         sink.write_all(&tail)?;
-        let mut end = MapEnd {
-            shape: self.shape,
-            hash: self.hash,
-            map: self.map,
-            tail_bytes: tail.len() as u64,
-            entries: self.entries,
-            covered: &self.covered,
-        }
-        .encode();
+        self.index.tail_bytes = tail.len() as u64;
+        let mut end = self.index.encode();
         if let Some(slice) = slice {
             append_footer(slice, &mut end);
         }
         sink.write_all(&end)?;
-        report.bytes = (report.pages << self.shape.page_bits) + (tail.len() + end.len()) as u64;
+        report.bytes = (pages << page_bits) + (tail.len() + end.len()) as u64;
         Ok(report)
     }
 
+    const fn page_writer(&self) -> PageWriter {
+        PageWriter::new(self.index.shape, self.index.map.fingerprint())
+    }
+
     fn pages_of_chunk(&self, runs: usize) -> u64 {
-        let of_page = (self.entries / self.shape.pages).max(1);
+        let shape = &self.index.shape;
+        let of_page = (self.index.entries / shape.pages).max(1);
         let wanted = CHUNK_ENTRIES.max((runs.min(128) as u64) * CHUNK_ENTRIES_PER_RUN);
-        let mut pages = (wanted / of_page).clamp(1, 1 << 12).min(self.shape.pages);
+        let mut pages = (wanted / of_page).clamp(1, 1 << 12).min(shape.pages);
         // If files are many, and a map keeps many bits of a hash, fewer pages have entries that fit into 64 bits.
-        while pages > 1 && Packing::new(0, self.shape.first_prefix(pages), self.shape.files).is_none() {
+        while pages > 1 && Packing::new(0, shape.first_prefix(pages), shape.files).is_none() {
             pages /= 2;
         }
         pages
     }
 
+    /// Calls `work` for the pages of each chunk, on several threads, and `done` for each result, in order.
+    fn each_chunk<T: Send>(
+        &self,
+        source: &impl EntrySource,
+        pages: Range<u64>,
+        work: impl Fn(&mut Buffers, Range<u64>) -> io::Result<T> + Sync,
+        mut done: impl FnMut(T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (step, threads) = (self.pages_of_chunk(source.runs()), self.threads.max(1));
+        let mut starts = pages.clone().step_by(step as usize).peekable();
+        while starts.peek().is_some() {
+            let chunk = |start: u64| (start..(start + step).min(pages.end), None);
+            let mut chunks: Vec<_> = starts.by_ref().take(threads).map(chunk).collect();
+            let of_threads = chunks.iter_mut().collect();
+            share(threads, of_threads, &mut Buffers::default(), |buffers, (pages, result): &mut (Range<u64>, _)| {
+                *result = Some(work(buffers, pages.clone()));
+            });
+            chunks.into_iter().filter_map(|(_, result)| result).try_for_each(|result| done(result?))?;
+        }
+        Ok(())
+    }
+
     /// Counts the entries of `source`, without repetitions.
     pub(crate) fn count(&self, source: &impl EntrySource) -> io::Result<u64> {
-        let step = self.pages_of_chunk(source.runs());
-        let starts = (0..self.shape.pages).step_by(step as usize);
-        let mut chunks: Vec<_> = starts.map(|start| (start..(start + step).min(self.shape.pages), Ok(0))).collect();
-        let all = chunks.iter_mut().collect();
-        share(self.threads.max(1), all, &mut Buffers::default(), |buffers, (pages, count): &mut (Range<u64>, _)| {
-            *count = self.collect(source, pages.clone(), buffers).map(|_| {
-                let repetitions = buffers.entries.windows(2).filter(|two| two.first() == two.last()).count();
-                (buffers.entries.len() - repetitions) as u64
-            });
-        });
-        chunks.into_iter().map(|(_, count)| count).sum()
+        let mut entries = 0;
+        let count = |buffers: &mut Buffers, pages| {
+            self.collect(source, pages, buffers)?;
+            Ok(buffers.entries.chunk_by(|one, other| one == other).count() as u64)
+        };
+        self.each_chunk(source, 0..self.index.pages(), count, |of_chunk| {
+            entries += of_chunk;
+            Ok(())
+        })?;
+        Ok(entries)
     }
 
     /// Collects the entries of some pages in ascending order. Returns how they are packed, and the prefixes whose
@@ -219,12 +211,11 @@ impl Plan {
         pages: Range<u64>,
         buffers: &mut Buffers,
     ) -> io::Result<(Packing, Missing)> {
-        let prefixes = self.shape.first_prefix(pages.start)..self.shape.first_prefix(pages.end);
-        let packing = Packing::new(prefixes.start, prefixes.end, self.shape.files).ok_or(MapError::Field {
-            field: "files",
-            expected: "fewer, or more entries in each",
-            got: self.shape.files.into(),
-        })?;
+        let shape = &self.index.shape;
+        let prefixes = shape.first_prefix(pages.start)..shape.first_prefix(pages.end);
+        let packing = Packing::new(prefixes.start, prefixes.end, shape.files);
+        let too_many = || MapError::field("files", "fewer, or more entries in each", shape.files);
+        let packing = packing.ok_or_else(too_many)?;
         let Buffers { entries, ends, spare, .. } = buffers;
         entries.clear();
         ends.clear();
@@ -241,21 +232,22 @@ impl Plan {
     fn encode(&self, source: &impl EntrySource, pages: Range<u64>, buffers: &mut Buffers) -> io::Result<Written> {
         let (packing, missing) = self.collect(source, pages.clone(), buffers)?;
         let mut written = Written::default();
-        written.bytes.reserve_exact((pages.end - pages.start) as usize * self.shape.page_bytes());
-        let writer = buffers.writer.get_or_insert_with(|| PageWriter::new(self.shape, self.map.fingerprint()));
+        let (shape, writer) = (&self.index.shape, self.page_writer());
+        written.bytes.reserve_exact((pages.end - pages.start) as usize * shape.page_bytes());
         let mut rest = buffers.entries.as_slice();
         for page in pages {
-            let own = self.shape.first_prefix(page)..self.shape.first_prefix(page + 1);
-            let (of_page, after) = rest.split_at(rest.partition_point(|&entry| packing.unpack(entry).0 < own.end));
+            let own = shape.first_prefix(page)..shape.first_prefix(page + 1);
+            let (of_page, after) = rest.split_at(rest.partition_point(|&entry| packing.prefix(entry) < own.end));
             rest = after;
             if missing.unknown.iter().any(|lost| lost.start < own.end && own.start < lost.end) {
                 writer.write_unknown(page, &mut written.bytes);
                 written.unknown += 1;
                 continue;
             }
-            let outside = writer.write(page, (of_page, &packing), &missing.overflowed, &mut written.bytes);
+            let entries = (of_page, &packing);
+            let (overflowed, outside) = writer.write(page, entries, &missing.overflowed, &mut written.bytes);
+            written.overflowed += overflowed;
             written.outside.extend(outside);
-            written.overflowed += writer.overflowed_lines;
         }
         Ok(written)
     }
@@ -268,5 +260,4 @@ struct Buffers {
     /// The ends of runs.
     ends: Vec<usize>,
     spare: Vec<KeyHash>,
-    writer: Option<PageWriter>,
 }

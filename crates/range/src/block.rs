@@ -11,8 +11,7 @@ use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
 use super::params::{CodeMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
-use super::simd;
-use super::view::{Layout, View};
+use super::view::{self, Layout, View};
 
 /// A range filter over any bytes: owned, borrowed, shared or mapped.
 ///
@@ -125,7 +124,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
         // The caller's bytes may have become shorter since they were opened: then any key may be in the file.
         match self.view() {
-            Some(view) => simd::may_contain_range(view, range.into()),
+            Some(view) => view::may_contain_range(view, range.into()),
             None => true,
         }
     }
@@ -136,7 +135,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         let view = self.view();
         for (ranges, word) in ranges.chunks(64).zip(words) {
             *word = match view {
-                Some(view) => simd::may_contain_range_each(view, ranges),
+                Some(view) => view::may_contain_range_each(view, ranges),
                 // All positive, as for single ranges.
                 None => u64::MAX >> (64 - ranges.len()),
             };
@@ -153,7 +152,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     #[must_use]
     pub fn seek_hint(&self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.view() {
-            Some(view) => simd::seek_hint(view, lower),
+            Some(view) => view::seek_hint(view, lower),
             None => Some(lower.to_vec()),
         }
     }

@@ -48,7 +48,6 @@ mod ordered;
 mod params;
 mod plan;
 mod policy;
-mod simd;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -73,15 +72,6 @@ pub mod internal {
     pub use crate::key_head::head;
     /// The index of the first head that is not below a bound.
     pub use crate::key_head::lower_bound;
-    /// Selects in plain Rust.
-    pub use crate::lines::Portable;
-    /// Finds set bits of a word.
-    pub use crate::lines::Select;
-    /// Finds set bits of a line.
-    pub use crate::lines::select;
-    /// Selects with an instruction.
-    #[cfg(target_arch = "x86_64")]
-    pub use crate::simd::Bmi2;
 }
 
 pub use block::{RangeFilter, RangeInfo, RangeMap};

@@ -1,13 +1,11 @@
 //! The parameters of a range filter in the trailer.
 
 use sstfilter::BlockError;
+use sstfilter::internal::code_line::QUOTIENT_BITS;
 use sstfilter::kind::EncodedShape;
 
 /// Bytes of a line: one cache line.
 pub(super) const LINE_BYTES: u64 = 64;
-
-/// log2 of the quotients of a line. With 256 quotients and 224 run ends, a line fills exactly 64 bytes.
-pub(super) const QUOTIENT_BITS: u32 = 8;
 
 /// Maximum number of low bits of a code.
 pub(super) const MAX_LOW_BITS: u32 = 40;
@@ -152,12 +150,8 @@ impl RangeShape {
         } else {
             let [overflow_words, checksum, keys_outside] = own;
             let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
-            BlockError::require(
-                extractor_checksum.is_some() || checksum == 0,
-                "key extractor",
-                "0 without prefixes",
-                checksum,
-            )?;
+            let has_extractor = extractor_checksum.is_some() || checksum == 0;
+            BlockError::require(has_extractor, "key extractor", "0 without prefixes", checksum)?;
             let [unit_shift, chunk_bits] = [unit_shift, chunk_bits].map(u32::from);
             let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
             CodeMap::Hashed(map)
@@ -170,74 +164,44 @@ impl RangeShape {
     }
 
     fn check(&self, encoded: &EncodedShape) -> Result<(), BlockError> {
+        let require = |is_sound, field, expected, got: u32| BlockError::require(is_sound, field, expected, got);
         // Overfull lines are stored, not retried with a salt.
-        BlockError::require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt)?;
-        BlockError::require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
+        require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt.into())?;
+        require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
         let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
-        BlockError::require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
-        // Every key inside the extractor's domain has a code. A block with such keys but without codes would answer
-        // "absent" to every range.
+        require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
+        require(self.codes == 0 || self.lines > 0, "lines", "at least one if there are codes", self.lines)?;
         let keys_outside = match self.map {
-            // The field saturates, so the highest value means "at least that many".
-            CodeMap::Hashed(map) if map.keys_outside == u32::MAX => u64::MAX,
-            CodeMap::Hashed(map) => map.keys_outside.into(),
-            CodeMap::Ordered(_) => 0,
-        };
-        BlockError::require(
-            self.codes > 0 || self.keys <= keys_outside,
-            "codes",
-            "at least one if keys are in the extractor's domain",
-            self.codes,
-        )?;
-        match self.map {
             CodeMap::Hashed(map) => {
-                BlockError::require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
+                require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
                 let space = u128::from(self.lines) << self.cell_bits();
-                BlockError::require(
-                    space < MAX_CODE_SPACE.into(),
-                    "lines",
-                    "fewer than 2^63 codes in all",
-                    self.lines,
-                )?;
+                require(space < MAX_CODE_SPACE.into(), "lines", "fewer than 2^63 codes in all", self.lines)?;
                 // A chunk larger than the code space would wrap around onto itself.
                 let has_place = self.lines == 0 || 1 << map.chunk_bits.min(MAX_CHUNK_BITS) <= space;
-                let is_sound = map.chunk_bits <= MAX_CHUNK_BITS && has_place;
-                BlockError::require(
-                    is_sound,
-                    "bits of a chunk",
-                    "0 to 46, and no more than the code space has",
-                    map.chunk_bits,
-                )?;
-                BlockError::require(
-                    self.codes == 0 || self.lines > 0,
-                    "lines",
-                    "at least one if there are codes",
-                    self.lines,
-                )?;
+                let has_place = has_place && map.chunk_bits <= MAX_CHUNK_BITS;
+                let expected = "0 to 46, and no more than the code space has";
+                require(has_place, "bits of a chunk", expected, map.chunk_bits)?;
+                // The field saturates, so the highest value means "at least that many".
+                if map.keys_outside == u32::MAX { u64::MAX } else { map.keys_outside.into() }
             }
             CodeMap::Ordered(map) => {
-                let most = "0 to 31 in ordered codes";
-                BlockError::require(self.low_bits <= MAX_ORDERED_LOW_BITS, "low bits of a code", most, self.low_bits)?;
+                let max = MAX_ORDERED_LOW_BITS;
+                require(self.low_bits <= max, "low bits of a code", "0 to 31 in ordered codes", self.low_bits)?;
                 let has_common = map.common_bytes <= map.tails_bytes.min(MAX_SHARED_BYTES as u32);
-                BlockError::require(
-                    has_common,
-                    "common prefix",
-                    "no longer than the tails, and below 65536",
-                    map.common_bytes,
-                )?;
+                let expected = "no longer than the tails, and below 65536";
+                require(has_common, "common prefix", expected, map.common_bytes)?;
                 // Queries rely on a code in each line: a range with a whole line inside needs no look at that line.
-                let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);
-                BlockError::require(
-                    is_sound,
-                    "lines",
-                    "at least one if there are codes, and a code in each",
-                    self.lines,
-                )?;
+                require(self.lines <= self.codes, "lines", "a code in each", self.lines)?;
+                0
             }
-        }
-        let expected = self.payload_bytes();
+        };
+        // Every key inside the extractor's domain has a code. A block with such keys but without codes would answer
+        // "absent" to every range.
+        let has_keys = self.codes > 0 || self.keys <= keys_outside;
+        require(has_keys, "codes", "at least one if keys are in the extractor's domain", self.codes)?;
+        let (expected, got) = (self.payload_bytes(), encoded.payload_bytes);
         let lengths = "the sum of the lines, the low bits and the parts after them";
-        BlockError::require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
+        BlockError::require(expected == got, "payload bytes", lengths, got)
     }
 }
 

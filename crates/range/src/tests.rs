@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use sstfilter::internal::code_line::Portable;
 use sstfilter::{
     BlockError, BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor,
     KeyHasher, LoadContext, MatchBitmap,
 };
 
-use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
 use super::{KeyRange, RangeBuilder, RangeFilter};

@@ -1,10 +1,11 @@
 //! Queries on the parts of a filter's payload.
 
+use sstfilter::internal::code_line::{self, Portable, Query, Select};
 use sstfilter::internal::prefetch;
 
 use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
-use super::lines::{Code, Lines, Lows, Select};
+use super::lines::{Code, Lines, Lows};
 use super::ordered::{Segments, Spread};
 use super::params::{CodeMap, HashedMap, RangeShape, SEGMENT_BYTES};
 
@@ -150,13 +151,55 @@ impl<'a> View<'a> {
     }
 }
 
+/// A query of one range. By reference, because both are passed in memory, and would be copied.
+struct OneRange<'q>(&'q View<'q>, &'q KeyRange<'q>);
+
+impl Query for OneRange<'_> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn run<S: Select>(self) -> bool {
+        self.0.may_contain_range::<S>(*self.1)
+    }
+}
+
+/// A query of up to 64 ranges.
+struct ManyRanges<'q>(&'q View<'q>, &'q [KeyRange<'q>]);
+
+impl Query for ManyRanges<'_> {
+    type Answer = u64;
+
+    #[inline(always)]
+    fn run<S: Select>(self) -> u64 {
+        self.0.may_contain_range_each::<S>(self.1)
+    }
+}
+
+/// [`View::may_contain_range`], with the instructions in use. Never inlined, so that callers run exactly the code that
+/// is tested on each platform.
+#[inline(never)]
+pub(super) fn may_contain_range(view: View<'_>, range: KeyRange<'_>) -> bool {
+    code_line::answer(OneRange(&view, &range))
+}
+
+/// [`View::may_contain_range_each`], with the instructions in use.
+#[inline(never)]
+pub(super) fn may_contain_range_each(view: View<'_>, ranges: &[KeyRange<'_>]) -> u64 {
+    code_line::answer(ManyRanges(&view, ranges))
+}
+
+/// In plain Rust: a scan calls it once per file, too seldom to pay for its own instructions.
+#[inline(never)]
+pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
+    view.seek_hint::<Portable>(lower)
+}
+
 #[cfg(test)]
 mod tests {
     use sstfilter::KeyHasher;
 
+    use super::*;
     use crate::RangeFilter;
-    use crate::key_range::KeyRange;
-    use crate::lines::Portable;
     use crate::vectors::vectors;
 
     #[test]

@@ -1,9 +1,10 @@
-//! Encodes and decodes bytes: varints, items with their lengths, and a cursor.
+//! Encodes and decodes bytes: items with their lengths, and a cursor.
 
 use core::cmp::Ordering;
 
 use crc32c::crc32c as checksum;
 use sstfilter::internal::Fields;
+use sstfilter::internal::varint::{put_varint, take_varint};
 
 /// Bytes of a filter's line, and its best alignment: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
@@ -17,35 +18,6 @@ pub(crate) fn compare(left: &[u8], right: &[u8]) -> Ordering {
     let (left_words, right_words) = (left.as_chunks::<8>().0, right.as_chunks::<8>().0);
     let mut words = left_words.iter().zip(right_words).take(INLINE_WORDS);
     words.find(|(left, right)| left != right).map_or_else(|| left.cmp(right), |(left, right)| left.cmp(right))
-}
-
-/// Appends a LEB128 number: seven bits a byte, low bits first, the high bit set on all bytes but the last.
-#[inline]
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push((value & 0x7f) as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push((value & 0x7f) as u8);
-}
-
-/// Splits the LEB128 number off the front of `bytes`. `None` if it is truncated or exceeds 64 bits.
-#[must_use]
-#[inline]
-pub fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0_u64;
-    for (position, &byte) in bytes.iter().take(10).enumerate() {
-        let low = u64::from(byte & 0x7f);
-        // The tenth byte has room for the 64th bit only.
-        if position == 9 && low > 1 {
-            return None;
-        }
-        value |= low << (7 * position);
-        if byte & 0x80 == 0 {
-            return Some((value, bytes.get(position + 1..)?));
-        }
-    }
-    None
 }
 
 /// Appends a varint with the length of `item`, then its bytes.
@@ -93,19 +65,6 @@ pub(crate) fn checksum_without_last(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn varints_round_trip_and_refuse_what_exceeds_64_bits() {
-        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut out = Vec::new();
-            put_varint(&mut out, value);
-            out.push(0xee);
-            assert_eq!(take_varint(&out), Some((value, &[0xee][..])));
-        }
-        assert_eq!(take_varint(&[]), None);
-        assert_eq!(take_varint(&[0x80; 20]), None);
-        assert_eq!(take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
-    }
 
     #[test]
     fn keys_compare_as_bytes() {

@@ -108,17 +108,6 @@ mod vectors;
 mod verify;
 mod view;
 
-#[doc(hidden)]
-pub mod internal {
-    //! Helpers for the packages above this one, which depend on exactly this release. They change without notice: do
-    //! not use them elsewhere.
-
-    /// Writes a number as a LEB128 varint.
-    pub use crate::codec::put_varint;
-    /// Reads a LEB128 varint.
-    pub use crate::codec::take_varint;
-}
-
 /// The package of `Bytes`, which filter bytes are.
 pub use bytes;
 

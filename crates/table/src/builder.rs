@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use sstfilter::internal::{Interruption, unique_id};
+use sstfilter::internal::Interruption;
 use sstfilter::{BuildReport, FileId, KeyParts};
 use sstfilter_store::FileFilterBuilder;
 
@@ -252,6 +252,12 @@ impl<W: Write> TableBuilder<W> {
         self.data.reset();
         Ok(())
     }
+}
+
+/// Returns the id of a new table: two ids of files, because one has only 64 bits.
+fn unique_id() -> [u8; 16] {
+    let half = || u128::from(FileId::random().fingerprint());
+    (half() << 64 | half()).to_le_bytes()
 }
 
 fn check_extractors(options: &TableOptions) -> Result<(), TableError> {

@@ -14,7 +14,7 @@
 use core::ops::{Bound, Range};
 
 use bytes::Bytes;
-use sstfilter_store::internal::take_varint;
+use sstfilter::internal::varint::take_varint;
 
 use super::block::{Block, MAX_KEY_BYTES, MAX_VALUE_BYTES, read_u32};
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle};

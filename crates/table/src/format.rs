@@ -21,7 +21,7 @@ use core::ops::Range;
 use bytes::BufMut;
 use crc32c::{crc32c, crc32c_append};
 use sstfilter::internal::Fields;
-use sstfilter_store::internal::{put_varint, take_varint};
+use sstfilter::internal::varint::{put_varint, take_varint};
 
 use super::block::{Block, BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, read_u32};
 use super::error::{TableError, TableLocation, TablePart, shown};

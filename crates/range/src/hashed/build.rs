@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crc32c::crc32c as checksum;
+use sstfilter::internal::code_line::QUOTIENT_BITS;
 use sstfilter::internal::sort_hashes;
 use sstfilter::{FallbackReason, KeyExtractor, KeyHash, KeyHasher, PrefixWatch};
 
 use super::{chunk_hash, chunk_start};
 use crate::key_head::head;
 use crate::lines::LineWriter;
-use crate::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
+use crate::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, RangeShape};
 use crate::plan::HashedPlan;
 
 /// The keys of one file, each as its chunk's hash and its position in the chunk. The codes depend on the number of

@@ -3,12 +3,13 @@
 use core::ops::Bound;
 use std::sync::Arc;
 
+use sstfilter::internal::code_line::Select;
 use sstfilter::{KeyExtractor, KeyHash, KeyHasher};
 
 use super::{chunk_hash, chunk_start};
 use crate::key_head::head;
 use crate::key_range::{KeyRange, end, successor};
-use crate::lines::{Code, Lines, Select};
+use crate::lines::{Code, Lines};
 use crate::params::{HashedMap, RangeShape};
 use crate::window::Cells;
 

@@ -1,36 +1,20 @@
 //! Stores sorted codes in lines of 64 bytes, and answers whether any code is in an interval.
 //!
-//! A line holds the codes of 256 consecutive quotients. Its bits encode the quotients of its codes. The codes' low bits
-//! are packed outside the lines:
+//! The line itself is that of the core (`sstfilter::internal::code_line`). Here it has low bits, packed outside the
+//! lines, in one of two ways:
 //!
-//! ```text
-//! line, 64 bytes
-//!   0  32  occupied: bit q is set when a code has quotient q
-//!  32  28  run ends: bit i is set when code i of the line is the last one with its quotient
-//!  60   4  hashed: rank (low 31 bits), the codes in all lines before; overfull (high bit)
-//!          ordered: the byte among the low bits at which those of the line begin (low 31 bits)
-//! ```
-//!
-//! The codes with one quotient are a *run*. Its first and last code follow from the run ends: the line alone answers
-//! most queries, and the others read the low bits of one or two codes (a quotient filter's line, Bender et al. 2012,
-//! over the upper-bits split of Elias and Fano).
-//!
-//! The run ends have bits for 224 codes. A hashed line with more codes is *overfull*: its 28 bytes then hold the offset
-//! of its run ends in the overflow area (one u32 per run), and the number of its codes. Keys that lie close together
-//! cause overfull lines. Rejected alternative: retry with another salt until no line is overfull. With close keys,
-//! every salt would fail.
+//! - hashed: all codes have the same number of low bits. The low bits of a line begin at its rank. The run ends of
+//!   overfull lines are in an overflow area, one u32 per run.
+//! - ordered: each line has its own number of low bits. Instead of the rank, it stores the byte at which its low bits
+//!   begin. No line is overfull, because a segment has at most 224 keys.
 
-mod select;
 mod write;
 
-pub use select::{Portable, Select, select};
+use core::ops::Deref;
+
+use sstfilter::internal::code_line::{self, Run, Select};
+
 pub(super) use write::LineWriter;
-
-/// Maximum number of codes for which a line has run-end bits: 28 bytes.
-pub(super) const LINE_CODES: u32 = 224;
-
-/// The high bit of the rank.
-const OVERFULL: u64 = 1 << 63;
 
 /// Runs up to this length are searched linearly.
 const SHORT_RUN: u64 = 8;
@@ -88,94 +72,20 @@ pub(super) struct Lines<'a> {
     pub(super) lows: Lows,
 }
 
-/// Positions of the first and the last code of a run within its line.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    first: u64,
-    last: u64,
-}
-
-/// A line as bytes and as words. Variable indices go into the bytes; words are accessed only at fixed positions. To
-/// index words in registers, the compiler first stores them to the stack, and LLVM 22.1 for s390x reads them there
-/// before they are written.
+/// A line, and the number of low bits of its codes.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
-    bytes: &'a [u8; 64],
-    words: [u64; 8],
-    /// Low bits of its codes.
+    line: code_line::Line<'a>,
     low_bits: u32,
 }
 
-impl<'a> Line<'a> {
-    #[inline(always)]
-    fn new(bytes: &'a [u8; 64], low_bits: u32) -> Self {
-        let mut words = [0; 8];
-        for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-            *word = u64::from_le_bytes(bytes);
-        }
-        Self { bytes, words, low_bits }
-    }
-
-    /// Returns the run ends; meaningless in an overfull line.
-    #[inline(always)]
-    fn run_ends(&self) -> [u64; 4] {
-        let [.., a, b, c, d] = self.words;
-        [a, b, c, d & u64::from(u32::MAX)]
-    }
+impl<'a> Deref for Line<'a> {
+    type Target = code_line::Line<'a>;
 
     #[inline(always)]
-    fn rank(&self) -> u64 {
-        (self.words[7] & !OVERFULL) >> 32
+    fn deref(&self) -> &code_line::Line<'a> {
+        &self.line
     }
-
-    #[inline(always)]
-    fn is_overfull(&self) -> bool {
-        self.words[7] & OVERFULL != 0
-    }
-
-    #[inline(always)]
-    fn has(&self, quotient: u8) -> bool {
-        self.bytes[usize::from(quotient >> 3)] >> (quotient & 7) & 1 == 1
-    }
-
-    /// Whether code `at` is the first of its run; meaningless in an overfull line.
-    #[inline(always)]
-    fn begins_run(&self, at: u32) -> bool {
-        let before = at.wrapping_sub(1) as u8;
-        at == 0 || self.bytes[usize::from(32 + (before >> 3))] >> (before & 7) & 1 == 1
-    }
-
-    /// Returns the number of occupied quotients below `quotient`.
-    #[inline(always)]
-    fn runs_below(&self, quotient: u8) -> u32 {
-        let [a, b, c, d, ..] = self.words;
-        let bits = u32::from(quotient);
-        (a & low_mask(bits)).count_ones()
-            + (b & low_mask(bits.saturating_sub(64))).count_ones()
-            + (c & low_mask(bits.saturating_sub(128))).count_ones()
-            + (d & low_mask(bits.saturating_sub(192))).count_ones()
-    }
-
-    /// Returns the number of occupied quotients.
-    #[inline(always)]
-    fn runs(&self) -> u32 {
-        let [a, b, c, d, ..] = self.words;
-        a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()
-    }
-
-    /// Returns the lowest occupied quotient at or above `quotient`.
-    fn next(&self, quotient: u32) -> Option<u8> {
-        let [a, b, c, d, ..] = self.words;
-        let words = [(0, a), (64, b), (128, c), (192, d)];
-        let from = words.map(|(start, word)| (start, word & !low_mask(quotient.saturating_sub(start))));
-        from.into_iter().find(|&(_, bits)| bits != 0).map(|(start, bits)| (start + bits.trailing_zeros()) as u8)
-    }
-}
-
-/// Returns a mask of the lowest `bits` bits, at most 64.
-#[inline(always)]
-fn low_mask(bits: u32) -> u64 {
-    if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }
 
 impl<'a> Lines<'a> {
@@ -187,7 +97,7 @@ impl<'a> Lines<'a> {
     /// Returns a line whose codes have `low_bits` low bits; pass 0 if none will be read.
     #[inline(always)]
     fn line(&self, line: u64, low_bits: u32) -> Option<Line<'a>> {
-        Some(Line::new(self.line_bytes(line)?, low_bits))
+        Some(Line { line: code_line::Line::new(self.line_bytes(line)?), low_bits })
     }
 
     /// Returns the low bits of code `index` of the line.
@@ -206,27 +116,11 @@ impl<'a> Lines<'a> {
     /// Returns the run of an occupied quotient.
     #[inline(always)]
     fn run<S: Select>(&self, line: &Line<'_>, quotient: u8) -> Run {
-        let runs_before = line.runs_below(quotient);
-        if line.is_overfull() {
-            return self.overflow_run(line, runs_before);
-        }
-        let ends = line.run_ends();
-        let last = select::<S>(&ends, runs_before);
-        let first = if runs_before == 0 { 0 } else { select::<S>(&ends, runs_before - 1) + 1 };
-        Run { first: first.into(), last: last.into() }
-    }
-
-    // With the fullest plan, about one line in a hundred is overfull.
-    #[cold]
-    fn overflow_run(&self, line: &Line<'_>, runs_before: u32) -> Run {
-        let start = line.words[4] & u64::from(u32::MAX);
-        let end = |run: u64| {
-            let offset = usize::try_from((start + run) * 4).unwrap_or(usize::MAX);
-            let word = self.overflow.get(offset..).and_then(<[u8]>::first_chunk);
-            u64::from(word.map_or(0, |&word| u32::from_le_bytes(word)))
+        let overflow = |number: u64| {
+            let offset = usize::try_from(number * 4).ok()?;
+            self.overflow.get(offset..)?.first_chunk().map(|&end| u32::from_le_bytes(end))
         };
-        let first = if runs_before == 0 { 0 } else { end(u64::from(runs_before) - 1) + 1 };
-        Run { first, last: end(runs_before.into()) }
+        line.run::<S>(quotient, overflow).unwrap_or_default()
     }
 
     /// Whether a code is in `from..=to`; `from` must not be above `to`. No filter has codes beyond the last line.
@@ -308,7 +202,7 @@ impl<'a> Lines<'a> {
         if !line.is_overfull() {
             // From the last code down to the highest that is not above `to`. Most runs have one code or two, so their
             // first codes are not looked for.
-            let mut at = select::<S>(&line.run_ends(), line.runs_below(from.quotient));
+            let mut at = line.last_of_run::<S>(from.quotient);
             for _ in 0..SHORT_RUN {
                 let low = self.low(line, at.into());
                 if (low <= to) | line.begins_run(at) {

@@ -1,8 +1,8 @@
 //! Writes lines from ascending codes.
 
 use bytes::BufMut;
+use sstfilter::internal::code_line::{BitWriter, OpenLine};
 
-use super::{LINE_CODES, OVERFULL};
 use crate::params::MAX_CODES;
 
 const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
@@ -21,12 +21,9 @@ pub(crate) struct LineWriter {
     rank: u64,
     /// Number of the current line.
     number: u64,
-    /// Number of codes in the current line.
-    codes: u32,
+    current: OpenLine,
     /// Last code of the current line.
     last: Option<u64>,
-    /// For each run of the current line, its quotient and the position of its last code.
-    runs: Vec<(u8, u32)>,
 }
 
 /// The parts of a payload.
@@ -49,14 +46,12 @@ impl LineWriter {
     /// Reserves memory for `lines` lines with `codes` codes. `None` if allocation fails.
     pub(crate) fn reserve(&mut self, lines: u64, codes: u64) -> Option<()> {
         self.lines.try_reserve_exact(usize::try_from(lines.checked_mul(64)?).ok()?).ok()?;
-        // 16: a word that is filled in part, and the padding.
-        let low_bytes = codes.checked_mul(self.low_bits.into())? / 8 + 16;
-        self.packed.bytes.try_reserve_exact(usize::try_from(low_bytes).ok()?).ok()
+        self.packed.reserve(codes.checked_mul(self.low_bits.into())?)
     }
 
     /// Begins the next line, whose codes have `low_bits` low bits.
     pub(crate) fn begin_line(&mut self, low_bits: u32) {
-        if self.codes > 0 {
+        if self.current.codes() > 0 {
             self.finish_lines(self.number + 1);
         }
         self.low_bits = low_bits;
@@ -74,62 +69,42 @@ impl LineWriter {
             return;
         }
         self.last = Some(cell);
-        let quotient = (cell >> self.low_bits) as u8;
-        match self.runs.last_mut() {
-            Some((last, end)) if *last == quotient => *end = self.codes,
-            _ => self.runs.push((quotient, self.codes)),
-        }
-        self.codes += 1;
+        self.current.push((cell >> self.low_bits) as u8);
         self.packed.push(cell & ((1 << self.low_bits) - 1), self.low_bits);
     }
 
     /// Returns the bytes of the low bits so far.
     pub(crate) fn low_bytes(&self) -> u64 {
-        self.packed.bytes.len() as u64 + u64::from(self.packed.filled.div_ceil(8))
+        self.packed.byte_len()
     }
 
     /// Returns the bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.lines.len() + self.packed.bytes.len() + self.overflow.len()) as u64
+        (self.lines.len() + self.overflow.len()) as u64 + self.packed.whole_bytes()
     }
 
     /// Writes the lines from the current one to before `next`.
     fn finish_lines(&mut self, next: u64) {
-        self.write_current();
-        for _ in self.number + 1..next {
-            self.write_line([0; 4], [0; 4], 0);
+        for _ in self.number..next {
+            let codes = self.current.codes();
+            let overflow = |ends: &[u32]| {
+                // A number of words of 4 bytes, as it has 32 bits.
+                let start = self.overflow.len() / 4;
+                ends.iter().for_each(|&end| self.overflow.put_u32_le(end));
+                start as u32
+            };
+            let line = self.current.end(self.low_byte.unwrap_or(self.rank) as u32, overflow);
+            self.lines.extend_from_slice(&line);
+            self.rank += u64::from(codes);
         }
-        self.number = next;
-    }
-
-    fn write_current(&mut self) {
-        let mut occupied = [0_u64; 4];
-        self.runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
-        let mut ends = [0_u64; 4];
-        let is_overfull = self.codes > LINE_CODES;
-        if is_overfull {
-            // An offset in words of 4 bytes, as it has 32 bits.
-            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(self.codes) << 32;
-            self.runs.iter().for_each(|&(_, end)| self.overflow.put_u32_le(end));
-        } else {
-            self.runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
-        }
-        self.write_line(occupied, ends, if is_overfull { OVERFULL } else { 0 });
-        self.rank += u64::from(self.codes);
-        self.runs.clear();
-        (self.codes, self.last) = (0, None);
-    }
-
-    fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
-        let [a, b, c, d] = ends;
-        let last = d | self.low_byte.unwrap_or(self.rank) << 32 | flag;
-        occupied.into_iter().chain([a, b, c, last]).for_each(|word| self.lines.put_u64_le(word));
+        (self.number, self.last) = (next, None);
     }
 
     /// Completes `lines` lines. `None` if there are more codes than ranks can count.
     pub(crate) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
-        let codes =
-            u32::try_from(self.rank + u64::from(self.codes)).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
+        let codes = u32::try_from(self.rank + u64::from(self.current.codes()))
+            .ok()
+            .filter(|&codes| u64::from(codes) <= MAX_CODES)?;
         // The offsets of low bits have 31 bits, like the ranks, and this one is the highest.
         (self.low_byte.unwrap_or(0) <= MAX_CODES).then_some(())?;
         if lines > 0 {
@@ -141,53 +116,14 @@ impl LineWriter {
     }
 }
 
-/// Packs bit fields, low bits first.
-#[derive(Debug, Default)]
-struct BitWriter {
-    bytes: Vec<u8>,
-    word: u64,
-    filled: u32,
-}
-
-impl BitWriter {
-    #[inline]
-    fn push(&mut self, value: u64, bits: u32) {
-        self.word |= value << self.filled;
-        self.filled += bits;
-        if self.filled >= 64 {
-            self.bytes.put_u64_le(self.word);
-            self.filled -= 64;
-            // `bits - filled` is at most 63 here: it could be 64 only for an empty word.
-            self.word = if self.filled == 0 { 0 } else { value >> (bits - self.filled) };
-        }
-    }
-
-    /// Pads the current byte with zeros, and returns the index of the next one.
-    fn next_byte(&mut self) -> u64 {
-        self.filled = self.filled.next_multiple_of(8);
-        if self.filled == 64 {
-            self.bytes.put_u64_le(self.word);
-            (self.word, self.filled) = (0, 0);
-        }
-        self.bytes.len() as u64 + u64::from(self.filled / 8)
-    }
-
-    /// Returns the words, and one word of padding for reads beyond the last field.
-    fn finish(mut self) -> Vec<u8> {
-        if self.filled > 0 {
-            self.bytes.put_u64_le(self.word);
-        }
-        self.bytes.put_u64_le(0);
-        self.bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Code, Lines, Lows, Portable};
-    use super::*;
-    use crate::params::QUOTIENT_BITS;
     use std::collections::BTreeSet;
+
+    use sstfilter::internal::code_line::{Portable, QUOTIENT_BITS};
+
+    use super::super::{Code, Lines, Lows};
+    use super::*;
 
     fn lines_of(written: &WrittenLines, lows: Lows) -> Lines<'_> {
         Lines { all: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }

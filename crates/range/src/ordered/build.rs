@@ -2,10 +2,11 @@
 
 use bytes::BufMut;
 use sstfilter::FallbackReason;
+use sstfilter::internal::code_line::{LINE_CODES, QUOTIENT_BITS};
 
-use super::super::lines::{LINE_CODES, LineWriter};
+use super::super::lines::LineWriter;
 use super::super::params::{
-    CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape, SEGMENT_BYTES,
+    CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, RangeShape, SEGMENT_BYTES,
 };
 use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};

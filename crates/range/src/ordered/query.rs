@@ -2,11 +2,12 @@
 
 use core::ops::Bound;
 
+use sstfilter::internal::code_line::{QUOTIENT_BITS, Select};
+
 use super::segments::{Beyond, Segment, Segments};
 use crate::key_head::head;
 use crate::key_range::{KeyRange, end};
-use crate::lines::{Code, Lines, Select};
-use crate::params::QUOTIENT_BITS;
+use crate::lines::{Code, Lines};
 
 impl Segment<'_> {
     /// Returns the code of a cell, which must not be below the segment's first one; `None` if it is above every cell.

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use bytes::{BufMut, Bytes};
 use crc32c::crc32c as checksum;
-use sstfilter::internal::{
-    AlignedBuffer, HeldParts, Interruption, OrderedKeyHashes, Trailer, share, sort_hashes, worthwhile,
-};
+use sstfilter::internal::varint::put_varint;
+use sstfilter::internal::{AlignedBuffer, HeldParts, Interruption, OrderedKeyHashes, Trailer, share, sort_hashes};
 use sstfilter::kind::MAX_KEYS;
 use sstfilter::{
     BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, KeyHash, KeyParts, KindId,
@@ -19,7 +18,10 @@ use super::index::RESERVED;
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use super::{PartitionCut, PartitionOptions};
 use crate::checked::checked;
-use crate::codec::{LINE_BYTES, checksum_without_last, compare, put_item, put_varint};
+use crate::codec::{LINE_BYTES, checksum_without_last, compare, put_item};
+
+/// Keys that make another thread worthwhile: a millisecond of work, against some 50 microseconds to start it.
+const KEYS_PER_THREAD: usize = 1 << 16;
 
 /// Builds the partitioned filter of one file.
 ///
@@ -355,8 +357,8 @@ impl PartitionedBuilder {
         let each_bytes = first.report.peak_build_bytes.saturating_add(bytes_of(&inner));
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
         let max_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
-        let keys = pieces.iter().map(|(run, _)| run.len() as u64).sum();
-        let threads = worthwhile(max_threads.min(pieces.len()), keys);
+        let keys: usize = pieces.iter().map(|(run, _)| run.len()).sum();
+        let threads = max_threads.min(pieces.len()).min(keys / KEYS_PER_THREAD).max(1);
         // If there are fewer partitions than threads, the other threads work inside the partitions.
         let mut context = self.context.clone();
         context.threads /= threads;

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use crc32c::crc32c as checksum;
+use sstfilter::internal::varint::put_varint;
 use sstfilter::{
     AutoPolicy, BlockBuilder, BlockError, BlockIdentity, BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate,
     FileId, FilterBlock, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext,
@@ -16,7 +17,7 @@ use sstfilter::{
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
 use super::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
-use crate::codec::{put_item, put_varint};
+use crate::codec::put_item;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 

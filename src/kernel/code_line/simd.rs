@@ -1,4 +1,9 @@
-//! Selects the n-th set bit among 256.
+//! Selects the n-th set bit among 256, and runs queries compiled with the CPU's instructions for it.
+//!
+//! A query counts the bits of up to twelve words and finds the n-th set bit of up to four. x86-64 has instructions for
+//! both, but not on every CPU. Every 64-bit ARM CPU counts with vector instructions, which the compiler uses by itself,
+//! and has no instruction for selecting, so ARM uses plain Rust. Vectors would not help further: a query reads one or
+//! two lines.
 
 use core::hint::select_unpredictable;
 
@@ -7,6 +12,43 @@ pub trait Select {
     /// Returns the position of the set bit of `word` that has `rank` set bits below it; 63 if there is none, which only
     /// forged bytes cause. `rank` is below 64.
     fn select_in_word(word: u64, rank: u32) -> u32;
+}
+
+/// A query of lines.
+pub trait Query {
+    /// The result.
+    type Answer;
+
+    /// Answers the query. Must be `#[inline(always)]`, as all that it calls: a function that is called instead would be
+    /// compiled without the instructions.
+    fn run<S: Select>(self) -> Self::Answer;
+}
+
+/// Runs a query with the instructions that were selected for this process. Call it from a function that is never
+/// inlined, so that callers run exactly the code that is tested on each platform.
+#[inline(always)]
+pub fn answer<Q: Query>(query: Q) -> Q::Answer {
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    {
+        use crate::simd::InstructionSet;
+
+        #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt")]
+        fn compiled<Q: Query>(query: Q) -> Q::Answer {
+            query.run::<bmi2::Bmi2>()
+        }
+        // Inlined, it would need registers, which every query would save.
+        #[inline(never)]
+        fn portable<Q: Query>(query: Q) -> Q::Answer {
+            query.run::<Portable>()
+        }
+        if matches!(crate::simd::selected(), InstructionSet::Avx2 | InstructionSet::Avx512) {
+            // SAFETY: both sets include these instructions, and are selected only if the CPU has them.
+            return unsafe { compiled(query) };
+        }
+        portable(query)
+    }
+    #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+    query.run::<Portable>()
 }
 
 /// In plain Rust.
@@ -20,12 +62,29 @@ impl Select for Portable {
     }
 }
 
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+mod bmi2 {
+    use core::arch::x86_64::_pdep_u64;
+
+    /// Selects with BMI2, which deposits a bit at the position of the n-th set bit.
+    #[derive(Debug)]
+    pub(super) struct Bmi2;
+
+    impl super::Select for Bmi2 {
+        #[inline(always)]
+        fn select_in_word(word: u64, rank: u32) -> u32 {
+            // SAFETY: only functions compiled with BMI2 use this type.
+            let bit = unsafe { _pdep_u64(1_u64.wrapping_shl(rank), word) };
+            bit.trailing_zeros().min(63)
+        }
+    }
+}
+
 /// Returns the position of the set bit of four words that has `rank` set bits below it; 255 if there is none.
 ///
 /// Branchless, because the word with the bit is unpredictable.
 #[inline(always)]
-#[must_use]
-pub fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
+pub(super) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     let [first, second, third, fourth] = *words;
     let one = first.count_ones();
     let two = one + second.count_ones();
@@ -66,7 +125,7 @@ fn select_in_word(word: u64, rank: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashed::mix64;
+    use crate::hash::mix64;
 
     #[test]
     fn each_set_bit_is_found_by_its_rank() {
@@ -88,6 +147,22 @@ mod tests {
             }
             for beyond in ranks..256 {
                 assert_eq!(select::<Portable>(&words, beyond), 255, "{words:x?} rank {beyond}");
+            }
+        }
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+    #[test]
+    fn both_ways_of_selecting_agree() {
+        if !crate::simd::InstructionSet::Avx2.is_available() {
+            return;
+        }
+        for case in 0..20_000_u64 {
+            let words = [0, 1, 2, 3].map(|word| mix64(case << 2 | word) & mix64((case % 7) << 32 | word));
+            // A forged line has more runs than run ends.
+            for rank in 0..256 {
+                let (fast, plain) = (select::<bmi2::Bmi2>(&words, rank), select::<Portable>(&words, rank));
+                assert_eq!(fast, plain, "{words:x?}, rank {rank}");
             }
         }
     }
