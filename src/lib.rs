@@ -52,7 +52,8 @@
 //! | [line ribbon](filter::line_ribbon) | 9.3 (0.39 %) | - | fixed |
 //! | information bound | 6.64 | 9.97 | |
 //!
-//! The command `sstfilter advise` ranks the kinds for a workload.
+//! Blocked Bloom and Ribbon are compiled in by default, each other kind with a [feature](#features). The command
+//! `sstfilter advise` ranks the kinds for a workload.
 //!
 //! [`FixedPolicy`] uses one kind for all files, blocked Bloom by default. If the requested kind would be larger or
 //! cannot be built, the policy falls back to blocked Bloom and records why. [`AutoPolicy`] chooses Bloom for flushes
@@ -93,13 +94,16 @@
 //!
 //! # Features
 //!
-//! `std`, `growing` and `xor` are on by default, `serde` is off.
+//! `ribbon` and `std` are on by default. Blocked Bloom is always there; each other kind is a feature.
 //!
 //! - `std`: without it, the library needs only `alloc` and atomics with compare-and-swap. Hashing, building, loading,
 //!   probing and sets work, and write the same bytes, on one thread and without a clock. [`FileId::random`] and
 //!   [`KeyHasher::random_secret`] are absent, and kernels use only the instructions that the target is compiled for.
+//! - `ribbon`: the kind Ribbon. Without it, [`AutoPolicy`] builds blocked Bloom filters for large files, too, and
+//!   [reports why](FallbackReason::NotCompiled).
 //! - `growing`: the kinds that accept keys after they are built. Needs 64-bit atomics.
-//! - `xor`: the kinds xor and xor+.
+//! - `fuse`, `line-ribbon`, `xor`: the kinds binary fuse, line ribbon, and xor and xor+.
+//! - `all-kinds`: all of these kinds.
 //! - `serde`: makes [`FilterStats`] serializable.
 //!
 //! If the feature of a block's kind is off, its reader reports an [unknown kind](BlockError::UnknownKind) and answers
@@ -114,6 +118,16 @@
 //! crates/cli/JSON.md states what may change in the output of the program's `--json`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(
+    not(feature = "all-kinds"),
+    allow(
+        dead_code,
+        unreachable_patterns,
+        unused_imports,
+        unused_macros,
+        reason = "some parts are only for some kinds"
+    )
+)]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 #![cfg_attr(
     test,
@@ -165,11 +179,14 @@ pub mod kind {
     //! # Ok::<(), sstfilter::ConfigError>(())
     //! ```
 
+    #[cfg(feature = "fuse")]
     pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
     pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
     pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
     pub use crate::filter::kind::Updates;
+    #[cfg(feature = "line-ribbon")]
     pub use crate::filter::line_ribbon::kind::LineRibbonKind;
+    #[cfg(feature = "ribbon")]
     pub use crate::filter::ribbon::kind::RibbonKind;
     pub use crate::filter::user::UserKind;
     pub use crate::policy::Plan;

@@ -73,7 +73,6 @@ impl MatchBitmap {
     }
 
     /// Sets the answers that `other`, of the same length, has.
-    #[cfg(feature = "growing")]
     pub(crate) fn add(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }

@@ -5,9 +5,12 @@ use super::trailer::{FORMAT_VERSION, MAGIC, Trailer};
 use super::{FallbackReason, LoadContext, Probe};
 use crate::codec::checksum;
 use crate::error::BlockError;
+#[cfg(feature = "line-ribbon")]
+use crate::filter::LineRibbonShape;
+#[cfg(feature = "ribbon")]
+use crate::filter::RibbonShape;
 use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::ribbon::shape::RibbonShape;
-use crate::filter::{KindId, LineRibbonShape, MAX_PARAM_WORDS, TRAILER_BYTES};
+use crate::filter::{KindId, MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::hash::{HashIdentity, KeyHash};
 
 impl FilterBlock<&[u8]> {
@@ -100,7 +103,9 @@ fn probe<const VERIFIED: bool>(block: &[u8], expected: HashIdentity, hash: KeyHa
     match KindId::from_code(trailer[21]) {
         // Blocked Bloom has no salt; opening the block reports one.
         KindId::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
+        #[cfg(feature = "ribbon")]
         KindId::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
+        #[cfg(feature = "line-ribbon")]
         KindId::LINE_RIBBON => LineRibbonShape::probe_once(params, salt, payload, hash),
         _ => None,
     }

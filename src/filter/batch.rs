@@ -4,7 +4,6 @@
 //! kind's own loop, and so compiled for its constants. Kinds whose vector kernels test several keys with one
 //! instruction (blocked Bloom, Ribbon) have their own loops.
 
-#[cfg(feature = "growing")]
 use super::cache::KEYS_AHEAD;
 use crate::hash::KeyHash;
 
@@ -28,7 +27,6 @@ pub(crate) fn answers(hashes: &[KeyHash], matches: &mut [u64], mut test: impl Fn
 
 /// Like [`answers`], for a filter larger than the nearer caches: calls `prefetch` for each key [`KEYS_AHEAD`] keys
 /// before its test.
-#[cfg(feature = "growing")]
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the loop is compiled for the test of its kind")]
 pub(crate) fn answers_ahead(
@@ -64,7 +62,6 @@ pub(crate) fn all_match(hashes: &[KeyHash], matches: &mut [u64]) {
 }
 
 #[cfg(test)]
-#[cfg(feature = "growing")]
 mod tests {
     use super::*;
 

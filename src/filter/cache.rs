@@ -17,17 +17,14 @@ pub(crate) const PROBE_PREFETCH_BYTES: usize = 256 << 10;
 
 /// Batch probes and inserts of cuckoo filters prefetch from this size on. A probe is two loads without a branch between
 /// them; out-of-order execution overlaps them with later loads as long as all hit L2 or L3.
-#[cfg(feature = "growing")]
 pub(crate) const CUCKOO_PREFETCH_BYTES: usize = 2 << 20;
 
 /// Atomic inserts of many keys prefetch from this size on. An atomic OR waits for its cache line and blocks later ones,
 /// so prefetches pay as soon as L2 misses. (Reads of the same words overlap, and are never prefetched.)
-#[cfg(feature = "growing")]
 pub(crate) const ATOMIC_INSERT_PREFETCH_BYTES: usize = 512 << 10;
 
 /// Plain inserts into a standard Bloom filter prefetch beyond this size. They do not branch on loaded data, so only
 /// loads from memory are worth a prefetch.
-#[cfg(feature = "growing")]
 pub(crate) const BIT_INSERT_PREFETCH_BYTES: usize = 16 << 20;
 
 /// While keys are peeled, the cells of later keys are prefetched if all sums together are larger than this, and so come
@@ -42,7 +39,6 @@ pub(crate) const PARTITION_FROM_BYTES: u64 = 8 << 20;
 
 /// How many keys ahead a key's part of a filter is prefetched: longer than a load from memory takes, and few enough
 /// that the lines are still in the first-level cache. Constants that differ state their reason.
-#[cfg(feature = "growing")]
 pub(crate) const KEYS_AHEAD: usize = 16;
 
 /// Hashes in one slice are prefetched this many ahead of their use, 8 KiB: hardware prefetches end with each page, and

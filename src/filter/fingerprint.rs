@@ -294,6 +294,7 @@ impl<const WINDOW: usize> Width for Packed<WINDOW> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "fuse")]
     use crate::filter::binary_fuse::{FuseShape, shape::FuseArity};
     use crate::simd::for_each_set;
 
@@ -331,9 +332,12 @@ mod tests {
     #[test]
     fn many_keys_are_placed_as_one_by_every_set() {
         for salt in [0, 1, 15] {
-            let fuse = |arity| FuseShape::new(arity, 8, 18, 16_381).unwrap().with_salt(salt);
-            places_many_keys_as_one(fuse(FuseArity::Three).placement::<3>());
-            places_many_keys_as_one(fuse(FuseArity::Four).placement::<4>());
+            #[cfg(feature = "fuse")]
+            {
+                let fuse = |arity| FuseShape::new(arity, 8, 18, 16_381).unwrap().with_salt(salt);
+                places_many_keys_as_one(fuse(FuseArity::Three).placement::<3>());
+                places_many_keys_as_one(fuse(FuseArity::Four).placement::<4>());
+            }
             #[cfg(feature = "xor")]
             places_many_keys_as_one(crate::filter::XorShape::new(8, u32::MAX).with_salt(salt).placement());
         }

@@ -1,8 +1,10 @@
 //! The trait of a configured kind; each kind implements it in its folder.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::AnyShape;
 use super::payload::{BuiltPayload, StreamedPayload};
 use super::reason::FallbackReason;
 use super::shape::FilterShape;
@@ -50,10 +52,7 @@ pub enum Updates {
 /// hash that it was built from. If it cannot be built, that is an error, and a blocked Bloom filter takes its place.
 pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// The parameters that a block records, and the code that probes the payload.
-    type Shape: FilterShape + Clone;
-
-    /// A filter that accepts keys as they arrive, or [`NotStreamed`](super::payload::NotStreamed).
-    type Stream: StreamedPayload;
+    type Shape: FilterShape + Clone + Into<AnyShape>;
 
     /// The kind's number.
     const ID: KindId;
@@ -84,6 +83,11 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
         Self::ID
     }
 
+    /// Returns the kind's name.
+    fn name(&self) -> &'static str {
+        Self::ID.name()
+    }
+
     /// Returns the shape of a filter of `keys` distinct keys, exact or approximate
     /// ([`HAS_EXACT_SIZE`](Self::HAS_EXACT_SIZE)), or the reason to fall back to another kind. An implementation need
     /// not check `MAX_KEYS` and `MAX_PAYLOAD_BYTES`: the caller does.
@@ -103,7 +107,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// depend on `limits`.
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut stream = self.stream(plan, limits).ok_or(FallbackReason::MemoryBudget)?;
-        stream.insert_all(hashes);
+        stream.insert_and_count(None, hashes);
         Ok(BuiltPayload::of_stream(plan.clone(), stream))
     }
 
@@ -121,7 +125,7 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Creates an empty filter that accepts hashes as they arrive; `None` when allocation fails, and for kinds that are
     /// not streamed.
-    fn stream(&self, _plan: &Self::Shape, _limits: BuildLimits) -> Option<Self::Stream> {
+    fn stream(&self, _plan: &Self::Shape, _limits: BuildLimits) -> Option<Box<dyn StreamedPayload>> {
         None
     }
 
@@ -137,6 +141,11 @@ pub(crate) trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the size of the blocked Bloom filter to fall back to; `None` chooses one with the rate of a large filter
     /// of this kind.
     fn fallback_size(&self) -> Option<BitsPerKey> {
+        None
+    }
+
+    /// Returns the kind for filters that will shrink, unless it is this one.
+    fn shrinkable(&self) -> Option<Self> {
         None
     }
 }

@@ -4,7 +4,9 @@
 //! A kind knows hashes, its own payload, and the fields that a block records for it (`encoded`), but nothing else of
 //! the block.
 
+pub(crate) mod any_kind;
 pub(crate) mod batch;
+#[cfg(feature = "fuse")]
 pub mod binary_fuse;
 pub mod blocked_bloom;
 pub(crate) mod cache;
@@ -17,19 +19,23 @@ pub(crate) mod dynamic;
 pub(crate) mod encoded;
 #[cfg(feature = "growing")]
 pub(crate) mod error;
+#[cfg(any(feature = "fuse", feature = "xor"))]
 pub(crate) mod fingerprint;
 #[cfg(feature = "growing")]
 pub(crate) mod health;
 pub(crate) mod kind;
+#[cfg(feature = "line-ribbon")]
 pub mod line_ribbon;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub(crate) mod payload;
+#[cfg(any(feature = "fuse", feature = "xor"))]
 pub(crate) mod peel;
 mod power;
 pub(crate) mod reason;
 #[cfg(feature = "growing")]
 pub mod register_blocked_bloom;
+#[cfg(feature = "ribbon")]
 pub mod ribbon;
 pub(crate) mod shape;
 pub(crate) mod shrink;
@@ -44,12 +50,16 @@ pub mod xor;
 #[cfg(feature = "xor")]
 pub mod xor_plus;
 
+use core::any::Any;
 use core::ops::Deref;
 
+#[cfg(feature = "fuse")]
 pub(crate) use binary_fuse::{BinaryFuseKind, FuseShape};
 use blocked_bloom::line::{self, Lines};
 pub(crate) use blocked_bloom::{BlockedBloomKind, BloomShape};
+#[cfg(feature = "line-ribbon")]
 pub(crate) use line_ribbon::{LineRibbonKind, LineRibbonShape};
+#[cfg(feature = "ribbon")]
 pub(crate) use ribbon::{RibbonKind, RibbonShape};
 use user::UserShape;
 
@@ -66,9 +76,10 @@ pub(crate) use {
     xor_plus::{XorPlusKind, XorPlusShape},
 };
 
+pub(crate) use any_kind::{AnyKind, Planned};
 pub(crate) use encoded::{EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES};
 pub(crate) use kind::{BuildLimits, BuildResult, Kind, Updates};
-pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
+pub(crate) use payload::{BuiltPayload, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;
 pub(crate) use reason::FallbackReason;
 pub(crate) use shape::{FilterShape, ShapeFields};
@@ -83,7 +94,7 @@ pub(crate) use crate::ids::KindId;
 macro_rules! any_shape {
     ($($(#[$only:meta])? $kind:ident($shape:ty): $id:ident,)+) => {
         /// The shape of a filter of any kind. It has the methods of [`FilterShape`].
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
         pub(crate) enum AnyShape {
             $($(#[$only])? $kind($shape),)+
             User(UserShape),
@@ -99,6 +110,13 @@ macro_rules! any_shape {
                 }
             }
         }
+
+        $($(#[$only])?
+        impl From<$shape> for AnyShape {
+            fn from(shape: $shape) -> Self {
+                Self::$kind(shape)
+            }
+        })+
 
         impl AnyShape {
             /// Decodes the shape of a filter of one of the library's kinds, or of `kinds`.
@@ -145,6 +163,7 @@ macro_rules! probe_of {
 
 any_shape! {
     BlockedBloom(BloomShape): BLOCKED_BLOOM,
+    #[cfg(feature = "ribbon")]
     Ribbon(RibbonShape): RIBBON,
     #[cfg(feature = "growing")]
     StandardBloom(StandardBloomShape): STANDARD_BLOOM,
@@ -158,11 +177,24 @@ any_shape! {
     Xor(XorShape): XOR,
     #[cfg(feature = "xor")]
     XorPlus(XorPlusShape): XOR_PLUS,
+    #[cfg(feature = "fuse")]
     BinaryFuse(FuseShape): BINARY_FUSE,
+    #[cfg(feature = "line-ribbon")]
     LineRibbon(LineRibbonShape): LINE_RIBBON,
 }
 
+impl From<UserShape> for AnyShape {
+    fn from(shape: UserShape) -> Self {
+        Self::User(shape)
+    }
+}
+
 impl AnyShape {
+    /// Returns the shape as its own type.
+    pub(crate) fn as_any(&self) -> &dyn Any {
+        &**self
+    }
+
     /// Returns the shape of a blocked Bloom filter: sets probe such filters together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }
@@ -194,16 +226,20 @@ impl OpenShape {
         // These kinds have single probes that are compiled for their usual parameters, or for each instruction set.
         let own_probe = match &any {
             AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
+            #[cfg(feature = "ribbon")]
             AnyShape::Ribbon(_) => Some(ribbon::single_probe()),
             #[cfg(feature = "xor")]
             AnyShape::Xor(shape) => shape.single_probe(),
+            #[cfg(feature = "fuse")]
             AnyShape::BinaryFuse(shape) => shape.single_probe(),
+            #[cfg(feature = "line-ribbon")]
             AnyShape::LineRibbon(_) => Some(line_ribbon::single_probe()),
             _ => None,
         };
         let probe = own_probe.unwrap_or_else(|| any.plain_probe());
         let lines = match &any {
             AnyShape::BlockedBloom(shape) => shape.lines(),
+            #[cfg(feature = "line-ribbon")]
             AnyShape::LineRibbon(shape) => shape.first_lines(),
             _ => Lines::new(0),
         };

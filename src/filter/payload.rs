@@ -1,21 +1,16 @@
 //! Payloads, under construction and finished.
 
+use alloc::boxed::Box;
 use core::fmt;
 
 use super::cache::HASHES_AHEAD;
-use super::shape::FilterShape;
 use crate::codec::AlignedBuffer;
 use crate::hash::KeyHash;
 
 /// A payload that accepts hashes in any order, possibly repeated.
-pub(crate) trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
-    /// Inserts a hash.
-    fn insert(&mut self, hash: KeyHash);
-
-    /// Inserts many hashes.
-    fn insert_all(&mut self, hashes: &[KeyHash]) {
-        hashes.iter().for_each(|&hash| self.insert(hash));
-    }
+pub(crate) trait StreamedPayload: fmt::Debug + Send {
+    /// Inserts hashes, a few hundred at a time.
+    fn insert_all(&mut self, hashes: &[KeyHash]);
 
     /// Inserts many hashes, and returns how many of them differ from the previous one; `last` precedes the first.
     fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
@@ -28,7 +23,7 @@ pub(crate) trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
     }
 
     /// Returns the payload of all hashes.
-    fn into_payload(self) -> AlignedBuffer;
+    fn into_payload(self: Box<Self>) -> AlignedBuffer;
 }
 
 /// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the previous one; `last` precedes
@@ -47,19 +42,6 @@ pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut 
     differing
 }
 
-/// The stream type of kinds that are not streamed. It has no values.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum NotStreamed {}
-
-impl StreamedPayload for NotStreamed {
-    // Never called, because there is no value.
-    fn insert(&mut self, _hash: KeyHash) {}
-
-    fn into_payload(self) -> AlignedBuffer {
-        match self {}
-    }
-}
-
 /// A finished payload and its shape.
 #[derive(Debug)]
 pub(crate) struct BuiltPayload<S> {
@@ -71,7 +53,7 @@ pub(crate) struct BuiltPayload<S> {
     pub(crate) peak_bytes: u64,
 }
 
-impl<S: FilterShape> BuiltPayload<S> {
+impl<S> BuiltPayload<S> {
     /// Wraps a payload that was built in one attempt, without further memory.
     pub(crate) fn new(shape: S, payload: AlignedBuffer) -> Self {
         let peak_bytes = payload.as_slice().len() as u64;
@@ -79,7 +61,7 @@ impl<S: FilterShape> BuiltPayload<S> {
     }
 
     /// Finishes a stream.
-    pub(crate) fn of_stream(shape: S, stream: impl StreamedPayload) -> Self {
+    pub(crate) fn of_stream(shape: S, stream: Box<dyn StreamedPayload>) -> Self {
         let scratch_bytes = stream.scratch_bytes();
         let built = Self::new(shape, stream.into_payload());
         Self { peak_bytes: built.peak_bytes + scratch_bytes, ..built }

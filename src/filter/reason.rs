@@ -4,8 +4,8 @@ use core::fmt;
 
 /// The reason why a file has another kind of filter than its policy requested, or none.
 ///
-/// A block stores its reason, and every tool that reads the block shows it. The last four are reasons for no filter at
-/// all.
+/// A block stores its reason, and every tool that reads the block shows it. Panics, keys out of order, extractors and
+/// range tombstones are reasons for no filter at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FallbackReason {
@@ -35,6 +35,8 @@ pub enum FallbackReason {
     UnstableExtractor,
     /// No range filter: the file holds a range tombstone, which a scan must not skip.
     RangeTombstone,
+    /// The requested kind is not compiled in. The block records [`ConstructionFailed`](Self::ConstructionFailed).
+    NotCompiled,
 }
 
 impl FallbackReason {
@@ -52,8 +54,11 @@ impl FallbackReason {
     /// Returns the number recorded in a trailer. Reasons for no filter have numbers above 6, which no block records.
     #[must_use]
     pub const fn code(self) -> u8 {
-        // The variants are declared in the order of `RECORDED`, and those that no block records come last.
-        self as u8
+        match self {
+            Self::NotCompiled => Self::ConstructionFailed.code(),
+            // The variants are declared in the order of `RECORDED`, and those that no block records come last.
+            recorded => recorded as u8,
+        }
     }
 
     /// Returns the recorded reason with this number.
@@ -77,6 +82,7 @@ impl FallbackReason {
             Self::KeysOutOfOrder => "keys out of order",
             Self::UnstableExtractor => "unstable key extractor",
             Self::RangeTombstone => "range tombstone",
+            Self::NotCompiled => "kind not compiled in",
         }
     }
 }

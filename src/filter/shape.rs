@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::fmt;
 
 use super::batch;
@@ -12,7 +13,7 @@ use crate::hash::KeyHash;
 /// The shape of one filter: the parameters that a probe needs in addition to the payload.
 ///
 /// Probes never fail and never read beyond the payload: if it is too short, they return "may be present".
-pub(crate) trait FilterShape: fmt::Debug + Send + Sync + 'static {
+pub(crate) trait FilterShape: Any + fmt::Debug + Send + Sync {
     /// Decodes a shape and checks every field. The caller checks that the payload has the shape's length.
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError>
     where

@@ -60,6 +60,7 @@ impl AnyShape {
             (Self::BlockedBloom(shape), Self::BlockedBloom(smaller)) => {
                 shape.shrink_into(smaller, payload, out.as_mut_slice())
             }
+            #[cfg(feature = "ribbon")]
             (Self::Ribbon(shape), Self::Ribbon(smaller)) => shape.shrink_into(smaller, payload, out.as_mut_slice()),
             (Self::User(shape), Self::User(smaller)) => shape.shrink_into(smaller, payload, out.as_mut_slice()),
             _ => false,
@@ -68,10 +69,10 @@ impl AnyShape {
     }
 
     /// Returns the largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
-    #[allow(clippy::match_wildcard_for_single_variants, reason = "with more features, it stands for several kinds")]
     fn next_smaller(&self, max_bytes: u64) -> Option<Self> {
         match self {
             Self::BlockedBloom(shape) => shape.next_smaller(max_bytes).map(Self::BlockedBloom),
+            #[cfg(feature = "ribbon")]
             Self::Ribbon(shape) => shape.next_smaller(max_bytes).map(Self::Ribbon),
             Self::User(shape) => shape.next_smaller(max_bytes).map(Self::User),
             _ => None,
@@ -82,6 +83,7 @@ impl AnyShape {
     /// to almost any size, but lists fewer steps.
     fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
         match self {
+            #[cfg(feature = "ribbon")]
             Self::Ribbon(shape) => shape.shrink_step(below_bytes).map(Self::Ribbon),
             // One byte less is enough to exclude the present size.
             _ => self.next_smaller(below_bytes.checked_sub(1)?),

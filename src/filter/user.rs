@@ -8,7 +8,7 @@ use core::fmt;
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
 use super::kind::{BuildLimits, BuildResult, Kind};
-use super::payload::{BuiltPayload, NotStreamed};
+use super::payload::BuiltPayload;
 use super::reason::FallbackReason;
 use super::shape::{FilterShape, ShapeFields};
 use crate::codec::AlignedBuffer;
@@ -112,7 +112,7 @@ pub trait UserKind: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) struct GuardedKind {
     id: KindId,
-    pub(crate) name: &'static str,
+    name: &'static str,
     kind: Arc<dyn UserKind>,
 }
 
@@ -158,13 +158,16 @@ fn guarded_build<T>(call: impl FnOnce() -> Result<T, FallbackReason>) -> Result<
 
 impl Kind for GuardedKind {
     type Shape = UserShape;
-    type Stream = NotStreamed;
 
     /// The first user-defined number; each value returns its own from `id`.
     const ID: KindId = KindId::from_code(128);
 
     fn id(&self) -> KindId {
         self.id
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
     }
 
     fn plan(&self, keys: u64) -> Result<UserShape, FallbackReason> {

@@ -32,7 +32,6 @@ pub fn prefetch<T>(address: *const T) {
 
 /// Prefetches the cache line of any address, valid or not, to write to it: takes it away from other cores. An atomic
 /// operation waits for that otherwise, and blocks the next one, so that two threads would be no faster than one.
-#[cfg(feature = "growing")]
 #[inline(always)]
 pub(crate) fn prefetch_to_write<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]

@@ -4,15 +4,19 @@ use alloc::boxed::Box;
 
 use super::{BlockBuilder, BuildContext, BuildPurpose, FilterPolicy, FixedPolicy};
 use crate::error::ConfigError;
-use crate::filter::ribbon::RibbonKind;
-use crate::units::{FalsePositiveRate, Sizing};
+#[cfg(not(feature = "ribbon"))]
+use crate::filter::KindId;
+#[cfg(feature = "ribbon")]
+use crate::filter::RibbonKind;
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Chooses Bloom for flushes and small files, and Ribbon for large files. By default, all have the false positive rate
 /// of blocked Bloom at 10 bits per key.
 ///
 /// Writers wait for a flush, and its file is soon merged away, so it gets the filter that builds fastest. Compacted and
 /// ingested files are large and live long, so there Ribbon's 30 % less memory is worth its build time. Small files fall
-/// back to Bloom by [Ribbon's rules](crate::kind::RibbonKind).
+/// back to Bloom by [Ribbon's rules](crate::kind::RibbonKind). Without the feature `ribbon`, all files get Bloom, and
+/// the reports say why ([`FallbackReason::NotCompiled`](crate::FallbackReason::NotCompiled)).
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, KindId, KeyHasher};
@@ -44,13 +48,16 @@ impl AutoPolicy {
         let rate = match sizing.into() {
             // Rejected: Ribbon of that size. Flushes and large files should have the same false positive rate.
             Sizing::BitsPerKey(size) => {
-                let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(size)?);
-                return Ok(Self::from_parts(FixedPolicy::bloom(size)?, ribbon));
+                return Ok(Self::from_parts(FixedPolicy::bloom(size)?, ribbon_like_bloom(size)?));
             }
             Sizing::Rate(rate) => rate,
             Sizing::FingerprintBits(bits) => FalsePositiveRate::from_fingerprint_bits(bits.into())?,
         };
-        Ok(Self::from_parts(FixedPolicy::bloom(rate)?, FixedPolicy::ribbon(rate)?))
+        #[cfg(feature = "ribbon")]
+        let large_files = FixedPolicy::ribbon(rate)?;
+        #[cfg(not(feature = "ribbon"))]
+        let large_files = FixedPolicy::bloom(rate)?.instead_of(KindId::RIBBON);
+        Ok(Self::from_parts(FixedPolicy::bloom(rate)?, large_files))
     }
 
     /// Creates a policy that chooses between these two.
@@ -74,12 +81,19 @@ impl AutoPolicy {
     }
 }
 
+/// Ribbon filters of the rate that Bloom has at `size`, or those Bloom filters if Ribbon is not compiled in.
+fn ribbon_like_bloom(size: BitsPerKey) -> Result<FixedPolicy, ConfigError> {
+    #[cfg(feature = "ribbon")]
+    return RibbonKind::same_rate_as_bloom(size).map(FixedPolicy::from);
+    #[cfg(not(feature = "ribbon"))]
+    FixedPolicy::bloom(size).map(|bloom| bloom.instead_of(KindId::RIBBON))
+}
+
 impl Default for AutoPolicy {
     fn default() -> Self {
         // Ten bits per key are within Ribbon's range, so `unwrap_or` never puts Bloom in its place.
         let bloom = FixedPolicy::default();
-        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(FixedPolicy::from);
-        Self::from_parts(bloom.clone(), ribbon.unwrap_or(bloom))
+        Self::from_parts(bloom.clone(), ribbon_like_bloom(BitsPerKey::TEN).unwrap_or(bloom))
     }
 }
 

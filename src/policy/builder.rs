@@ -1,6 +1,7 @@
 //! The builder of every kind, with the fallback to blocked Bloom if the requested kind cannot be built.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::report::stopwatch;
@@ -9,12 +10,10 @@ use crate::block::trailer::Trailer;
 use crate::block::{BlockIdentity, FallbackReason, HeldParts};
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FilterShape, Kind, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS,
-    StreamedPayload, Updates,
+    AnyKind, AnyShape, BuildLimits, BuiltPayload, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, Planned, RATE_KEYS,
+    StreamedPayload,
 };
-use crate::hash::{
-    KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with,
-};
+use crate::hash::{KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SortScratch, partition_hashes, sort_with};
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
 use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
@@ -30,14 +29,24 @@ pub(super) struct Rules {
     pub(super) is_shrinkable: bool,
     /// Added to the number of keys for which a kind that grows is planned.
     pub(super) headroom: Headroom,
+    /// The kind that the policy would request if it were compiled in.
+    pub(super) instead_of: Option<KindId>,
 }
 
 impl Rules {
     /// The default rules for a kind.
-    pub(super) fn of<K: Kind>(kind: &K) -> Self {
+    pub(super) fn of(kind: &dyn AnyKind) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
-        let (min_keys, headroom) = (K::DEFAULT_MIN_KEYS, Headroom::default());
-        Self { is_self_checked: false, min_keys, max_keys: MAX_KEYS, fallback_size, is_shrinkable: false, headroom }
+        let (min_keys, headroom) = (kind.traits().min_keys, Headroom::default());
+        Self {
+            is_self_checked: false,
+            min_keys,
+            max_keys: MAX_KEYS,
+            fallback_size,
+            is_shrinkable: false,
+            headroom,
+            instead_of: None,
+        }
     }
 
     /// The kind to fall back to. If it will shrink, it keeps its probes and so its rate.
@@ -48,39 +57,33 @@ impl Rules {
 
     /// Plans a filter of `keys` keys, or returns the reason to fall back to blocked Bloom. The order of the checks is
     /// part of the documented rules: the block records the first check that fails.
-    pub(super) fn plan<K: Kind>(
+    pub(super) fn plan(
         &self,
-        kind: &K,
+        kind: &dyn AnyKind,
         keys: u64,
         memory_budget: Option<u64>,
-    ) -> Result<K::Shape, FallbackReason> {
+    ) -> Result<Planned, FallbackReason> {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
-        let grows = K::UPDATES != Updates::None;
-        let plan = kind.plan(if grows { self.headroom.over(keys) } else { keys })?;
-        if keys > self.max_keys.min(MAX_KEYS) || plan.payload_bytes() > MAX_PAYLOAD_BYTES {
+        let plan = kind.plan(keys, self.headroom)?;
+        if keys > self.max_keys.min(MAX_KEYS) || plan.shape.payload_bytes() > MAX_PAYLOAD_BYTES {
             return Err(FallbackReason::TooManyKeys);
         }
-        if memory_budget.is_some_and(|budget| kind.build_bytes(keys, &plan) > budget) {
+        if memory_budget.is_some_and(|budget| plan.build_bytes > budget) {
             return Err(FallbackReason::MemoryBudget);
         }
         Ok(plan)
     }
 
     /// Approximate size of the block for `keys` keys, with the fallback; `None` beyond the format's limits.
-    pub(super) fn block_bytes<K: Kind>(&self, kind: &K, keys: u64) -> Option<u64> {
+    pub(super) fn block_bytes(&self, kind: &dyn AnyKind, keys: u64) -> Option<u64> {
         if let Ok(plan) = self.plan(kind, keys, None) {
-            return Some(plan.block_bytes());
+            return Some(plan.shape.block_bytes());
         }
-        let bloom = self.fallback().plan(keys).ok();
-        bloom.filter(|_| keys <= MAX_KEYS).map(|shape| shape.block_bytes())
+        let bloom = AnyKind::plan(&self.fallback(), keys, self.headroom).ok();
+        bloom.filter(|_| keys <= MAX_KEYS).map(|plan| plan.shape.block_bytes())
     }
-}
-
-/// The maximum number of bytes that each further thread takes, while it sorts or while it builds.
-pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64 {
-    if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
 }
 
 /// If this many keys or fewer are announced, a kind that buffers does not stream into a Bloom filter instead: the
@@ -89,8 +92,8 @@ const CHEAP_TO_BUFFER: u64 = 1 << 16;
 
 /// The filter to build, and the facts that its block records.
 #[derive(Clone, Debug)]
-pub(super) struct Job<K> {
-    kind: K,
+pub(super) struct Job {
+    kind: Arc<dyn AnyKind>,
     rules: Rules,
     identity: BlockIdentity,
     /// The field that records which parts of keys the block holds.
@@ -101,31 +104,32 @@ pub(super) struct Job<K> {
     reason: FallbackReason,
 }
 
-impl<K: Kind> Job<K> {
-    pub(super) fn new(kind: &K, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
-        let (requested, reason) = (kind.id(), FallbackReason::None);
-        Self { kind: kind.clone(), rules, identity, held: Vec::new(), limits, requested, reason }
+impl Job {
+    pub(super) fn new(kind: Arc<dyn AnyKind>, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
+        let missing = rules.instead_of.map(|requested| (requested, FallbackReason::NotCompiled));
+        let (requested, reason) = missing.unwrap_or((kind.id(), FallbackReason::None));
+        Self { kind, rules, identity, held: Vec::new(), limits, requested, reason }
     }
 
-    fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
-        self.rules.plan(&self.kind, keys, self.limits.scratch_bytes)
+    fn plan(&self, keys: u64) -> Result<Planned, FallbackReason> {
+        self.rules.plan(&*self.kind, keys, self.limits.scratch_bytes)
     }
 
     fn block_bytes(&self, keys: u64) -> u64 {
-        self.rules.block_bytes(&self.kind, keys).unwrap_or(0)
+        self.rules.block_bytes(&*self.kind, keys).unwrap_or(0)
     }
 
     /// Limits for building a planned filter: no more threads than the number of keys and the memory budget justify.
     ///
     /// The plan is made first, for one thread: a filter's kind must not depend on the number of threads.
-    fn limits_for(&self, keys: u64, plan: &K::Shape) -> BuildLimits {
+    fn limits_for(&self, keys: u64, plan: &Planned) -> BuildLimits {
         let mut limits = BuildLimits { threads: worthwhile(self.limits.threads, keys), ..self.limits };
         if let Some(budget) = limits.scratch_bytes
             && limits.threads > 1
         {
-            let left = budget.saturating_sub(self.kind.build_bytes(keys, plan));
+            let left = budget.saturating_sub(plan.build_bytes);
             // Threads that take no memory are not limited by it.
-            let more = left.checked_div(thread_bytes(&self.kind, keys, plan)).unwrap_or(u64::MAX);
+            let more = left.checked_div(plan.thread_bytes).unwrap_or(u64::MAX);
             limits.threads = limits.threads.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1));
         }
         limits
@@ -136,18 +140,19 @@ impl<K: Kind> Job<K> {
         let has_parts = !context.key_parts.are_whole_keys();
         self.held = HeldParts::encode(&context.key_parts);
         // Keys of several parts have more entries than keys, and their number is known only at the end.
-        let expected = context.expected_keys.filter(|&keys| !has_parts && (K::IS_STREAMED || keys > CHEAP_TO_BUFFER));
+        let is_streamed = self.kind.traits().is_streamed;
+        let expected = context.expected_keys.filter(|&keys| !has_parts && (is_streamed || keys > CHEAP_TO_BUFFER));
         let plan = match expected.map(|keys| self.plan(keys)) {
             // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
             // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
-            Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
+            Some(Err(reason)) if !is_streamed => return self.fallback(reason).builder(context),
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end, so hashes must be buffered.
         let plan = plan.filter(|_| !self.rules.is_self_checked);
-        let state = match plan.and_then(|plan| Some((self.kind.stream(&plan, self.limits)?, plan))) {
-            Some((stream, plan)) => State::Streaming { plan, stream, last: None, distinct: 0 },
-            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
+        let state = match plan.and_then(|plan| Some((self.kind.stream(&plan.shape, self.limits)?, plan.shape))) {
+            Some((stream, shape)) => State::Streaming(Box::new(Streaming::new(shape, stream))),
+            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::of(is_streamed) },
         };
         let hasher = context.hasher.clone();
         let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
@@ -157,18 +162,18 @@ impl<K: Kind> Job<K> {
     }
 
     /// Returns the job of building a blocked Bloom filter instead.
-    fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
-        let kind = self.rules.fallback();
+    fn fallback(&self, reason: FallbackReason) -> Self {
+        let kind = Arc::new(self.rules.fallback());
         // The policy's limits are for its own kind.
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
-        Job { requested, reason, held: self.held.clone(), ..Job::new(&kind, rules, self.identity, self.limits) }
+        Self { requested, reason, held: self.held.clone(), ..Self::new(kind, rules, self.identity, self.limits) }
     }
 }
 
 #[derive(Debug)]
-struct KindBuilder<K: Kind> {
-    job: Job<K>,
+struct KindBuilder {
+    job: Job,
     hasher: KeyHasher,
     /// Whether adding a key runs no user code: whole keys, hashed by the library.
     is_plain: bool,
@@ -178,36 +183,98 @@ struct KindBuilder<K: Kind> {
     interruption: Interruption,
     /// Keys added, repetitions included.
     added: u64,
-    state: State<K>,
+    state: State,
 }
 
 /// If the number of keys is known, streamed kinds insert keys as they arrive. Otherwise hashes are buffered for
 /// `finish`.
 #[derive(Debug)]
-enum State<K: Kind> {
-    Streaming { plan: K::Shape, stream: K::Stream, last: Option<KeyHash>, distinct: u64 },
+enum State {
+    Streaming(Box<Streaming>),
     Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
+}
+
+/// Keys that are staged and then inserted together: several times as many as Bloom prefetches lines ahead, in 2 KiB
+/// that stay in L1.
+const STAGED_KEYS: usize = 256;
+
+/// A filter that is built as keys arrive.
+#[derive(Debug)]
+struct Streaming {
+    shape: AnyShape,
+    stream: Box<dyn StreamedPayload>,
+    /// Hashes that were added one by one and are not inserted yet.
+    staged: [KeyHash; STAGED_KEYS],
+    staged_keys: usize,
+    last: Option<KeyHash>,
+    distinct: u64,
+}
+
+impl Streaming {
+    fn new(shape: AnyShape, stream: Box<dyn StreamedPayload>) -> Self {
+        let staged = [KeyHash::from_well_mixed(0); STAGED_KEYS];
+        Self { shape, stream, staged, staged_keys: 0, last: None, distinct: 0 }
+    }
+
+    /// Inserts a hash. Drops only adjacent repetitions, which covers sorted files.
+    #[inline]
+    fn insert(&mut self, hash: KeyHash) {
+        if self.last == Some(hash) {
+            return;
+        }
+        if self.staged_keys == STAGED_KEYS {
+            self.insert_staged();
+        }
+        if let Some(staged) = self.staged.get_mut(self.staged_keys) {
+            *staged = hash;
+        }
+        self.staged_keys += 1;
+        self.last = Some(hash);
+        self.distinct += 1;
+    }
+
+    #[cold]
+    fn insert_staged(&mut self) {
+        self.stream.insert_all(&self.staged[..self.staged_keys]);
+        self.staged_keys = 0;
+    }
+
+    fn insert_all(&mut self, more: &[KeyHash]) {
+        // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
+        self.distinct += self.stream.insert_and_count(self.last, more);
+        self.last = more.last().copied().or(self.last);
+    }
+
+    /// Returns the payload, and the number of distinct keys.
+    fn finish(mut self) -> (BuiltPayload<AnyShape>, u64) {
+        self.insert_staged();
+        (BuiltPayload::of_stream(self.shape, self.stream), self.distinct)
+    }
 }
 
 /// A cached estimate of the block's size, for kinds that are not streamed. Writers query it after every entry, and
 /// planning each time would cost as much as hashing the key. Planning a streamed kind is a division, so it is done when
 /// the size is queried, which is then exact.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Estimate {
     bytes: u64,
-    /// Key count at which to re-estimate: 1/64 more, so the estimate lags by at most 1.6 %.
+    /// Key count at which to re-estimate: 1/64 more, so the estimate lags by at most 1.6 %. Never, for streamed kinds.
     renewed_at: u64,
 }
 
 impl Estimate {
-    fn renew<K: Kind>(&mut self, job: &Job<K>, keys: u64) {
-        if !K::IS_STREAMED && keys >= self.renewed_at {
+    fn of(is_streamed: bool) -> Self {
+        Self { bytes: 0, renewed_at: if is_streamed { u64::MAX } else { 0 } }
+    }
+
+    fn renew(&mut self, job: &Job, keys: u64) {
+        if keys >= self.renewed_at {
             *self = Self { bytes: job.block_bytes(keys), renewed_at: keys + keys / 64 + 1 };
         }
     }
 }
 
-impl<K: Kind> BlockBuilder for KindBuilder<K> {
+impl BlockBuilder for KindBuilder {
     fn add_key(&mut self, key: &[u8]) {
         if !self.is_plain {
             return self.add_with_code_of_the_engine(key);
@@ -236,8 +303,8 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
 
     fn estimated_bytes(&self) -> u64 {
         let unbound = match &self.state {
-            State::Streaming { plan, .. } => plan.block_bytes(),
-            State::Buffering { hashes, estimate } if !K::IS_STREAMED && !hashes.is_empty() => estimate.bytes,
+            State::Streaming(streaming) => streaming.shape.block_bytes(),
+            State::Buffering { hashes, estimate } if estimate.bytes > 0 && !hashes.is_empty() => estimate.bytes,
             State::Buffering { hashes, .. } => self.job.block_bytes(hashes.len() as u64),
         };
         unbound.saturating_add(self.job.identity.file_bytes()).saturating_add(self.job.held.len() as u64)
@@ -256,9 +323,9 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
         job.held = held.as_ref().map(HeldParts::encode).unwrap_or_default();
         let mut built = match state {
             _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
-            State::Streaming { plan, stream, distinct, .. } => {
-                let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
-                built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
+            State::Streaming(streaming) => {
+                let (built, distinct) = streaming.finish();
+                job.seal(built, distinct).unwrap_or_else(|reason| job.without_filter(reason, distinct))
             }
             State::Buffering { hashes, .. } => job.build(hashes),
         };
@@ -269,7 +336,7 @@ impl<K: Kind> BlockBuilder for KindBuilder<K> {
     }
 }
 
-impl<K: Kind> KindBuilder<K> {
+impl KindBuilder {
     /// Adds the parts of a key that the previous key has not added.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
@@ -292,14 +359,7 @@ impl<K: Kind> KindBuilder<K> {
     #[inline(always)]
     fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
-            State::Streaming { stream, last, distinct, .. } => {
-                // Only adjacent repetitions, which covers sorted files.
-                if *last != Some(hash) {
-                    stream.insert(hash);
-                    *last = Some(hash);
-                    *distinct += 1;
-                }
-            }
+            State::Streaming(streaming) => streaming.insert(hash),
             State::Buffering { hashes, estimate } => {
                 if hashes.last() != Some(&hash) {
                     hashes.push(hash);
@@ -311,13 +371,9 @@ impl<K: Kind> KindBuilder<K> {
 
     fn insert_all(&mut self, more: &[KeyHash]) {
         match &mut self.state {
-            State::Streaming { stream, last, distinct, .. } => {
-                // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
-                *distinct += stream.insert_and_count(*last, more);
-                *last = more.last().copied().or(*last);
-            }
+            State::Streaming(streaming) => streaming.insert_all(more),
             State::Buffering { hashes, estimate } => {
-                if K::ACCEPTS_PARTITIONED_HASHES {
+                if self.job.kind.traits().accepts_partitioned_hashes {
                     // The fuse build reuses the buffer as its cells, which number up to a quarter more than the keys.
                     hashes.reserve(more.len() + more.len() / 4);
                 }
@@ -332,12 +388,13 @@ impl<K: Kind> KindBuilder<K> {
     }
 }
 
-impl<K: Kind> Job<K> {
+impl Job {
     /// Builds a filter from the buffered hashes.
     fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
         let buffer_bytes = (hashes.capacity() * size_of::<KeyHash>()) as u64;
         // Bloom needs no sorting.
-        let mut built = if K::IS_STREAMED { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };
+        let is_streamed = self.kind.traits().is_streamed;
+        let mut built = if is_streamed { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };
         if built.block.is_some() {
             built.report.peak_build_bytes += buffer_bytes;
         }
@@ -350,15 +407,11 @@ impl<K: Kind> Job<K> {
         // The sort has the whole budget: its copy is freed or reused before the construction takes memory.
         let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
         let mut scratch = SortScratch::of_threads(self.limits.threads);
-        if K::ACCEPTS_PARTITIONED_HASHES && partition_hashes(&mut hashes, &mut scratch, budget) {
+        if self.kind.traits().accepts_partitioned_hashes && partition_hashes(&mut hashes, &mut scratch, budget) {
             let mut peak_bytes = scratch.bytes();
+            // The sort's copy becomes memory of the construction.
             let spare = core::mem::take(&mut scratch).spare;
-            let built = self.attempt(&hashes, &mut peak_bytes, |plan, limits| {
-                // The sort's copy becomes memory of the construction.
-                let built = self.kind.build_from_partitioned(plan, &hashes, spare, limits);
-                built.ok_or(FallbackReason::ConstructionFailed)
-            });
-            if let Ok(mut built) = built {
+            if let Ok(mut built) = self.attempt(&hashes, &mut peak_bytes, Some(spare)) {
                 built.report.peak_build_bytes = peak_bytes;
                 return built;
             }
@@ -372,8 +425,7 @@ impl<K: Kind> Job<K> {
 
     /// Builds the requested filter, else a blocked Bloom filter, else none. `peak_bytes` is the peak so far.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
-        let build = |plan: &K::Shape, limits| self.kind.build(plan, hashes, limits);
-        let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
+        let mut built = match self.attempt(hashes, &mut peak_bytes, None) {
             Ok(built) => built,
             Err(reason) if self.kind.id() == KindId::BLOCKED_BLOOM => {
                 // Blocked Bloom itself has nothing to fall back to.
@@ -385,18 +437,18 @@ impl<K: Kind> Job<K> {
         built
     }
 
-    /// Returns the filter that `build` builds, unless it is too large or fails the self-check. Raises `peak_bytes` to
-    /// the bytes that building took, even if the filter is not used.
+    /// Builds the filter, unless it is too large or fails the self-check: from partitioned hashes with `spare` memory,
+    /// or from sorted ones. Raises `peak_bytes` to the bytes that building took, even if the filter is not used.
     fn attempt(
         &self,
         hashes: &[KeyHash],
         peak_bytes: &mut u64,
-        build: impl FnOnce(&K::Shape, BuildLimits) -> BuildResult<K::Shape>,
+        spare: Option<Vec<KeyHash>>,
     ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
-        let built = build(&plan, self.limits_for(keys, &plan))?;
-        let max_bytes = self.kind.max_block_bytes(keys, &plan).unwrap_or(u64::MAX);
+        let built = self.kind.build(&plan.shape, hashes, spare, self.limits_for(keys, &plan))?;
+        let max_bytes = plan.max_block_bytes.unwrap_or(u64::MAX);
         let shape = built.shape.clone();
         let built = self.seal(built, keys)?;
         *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
@@ -412,7 +464,7 @@ impl<K: Kind> Job<K> {
     }
 
     /// Seals a finished payload into a block and its report.
-    fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
+    fn seal(&self, built: BuiltPayload<AnyShape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
         let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
         let payload_bytes = payload.as_slice().len() as u64;
         // A user-defined kind may return another size than its shape's.
@@ -450,14 +502,14 @@ impl<K: Kind> Job<K> {
 }
 
 /// Returns the size at which blocked Bloom has this kind's false positive rate.
-fn bloom_size_of_equal_rate(kind: &impl Kind) -> BitsPerKey {
-    let rate = kind.plan(RATE_KEYS).map(|shape| shape.expected_fpr(RATE_KEYS));
+fn bloom_size_of_equal_rate(kind: &dyn AnyKind) -> BitsPerKey {
+    let rate = kind.plan(RATE_KEYS, Headroom::default()).map(|plan| plan.shape.expected_fpr(RATE_KEYS));
     let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
     rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
 }
 
 /// Whether a block with this shape contains all of `hashes`. Checks the recorded parameters, too.
-fn contains_all(block: &[u8], shape: &impl FilterShape, hashes: &[KeyHash]) -> bool {
+fn contains_all(block: &[u8], shape: &AnyShape, hashes: &[KeyHash]) -> bool {
     let payload = usize::try_from(shape.payload_bytes()).ok().and_then(|bytes| block.get(..bytes));
     let is_recorded = Trailer::decode(block).is_ok_and(|trailer| trailer.shape == shape.encode(hashes.len() as u64));
     is_recorded && payload.is_some_and(|payload| shape.contains_all(payload, hashes))

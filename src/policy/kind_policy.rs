@@ -2,20 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::builder::{Job, Rules, thread_bytes};
+use super::builder::{Job, Rules};
 use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
-use crate::filter::{
-    BinaryFuseKind, BlockedBloomKind, BuildLimits, FilterShape, Kind, KindId, LineRibbonKind, RibbonKind,
-};
-#[cfg(feature = "growing")]
-use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
-#[cfg(feature = "xor")]
-use crate::filter::{XorKind, XorPlusKind};
+use crate::filter::{self, AnyKind, BlockedBloomKind, BuildLimits, KindId};
 #[cfg(feature = "growing")]
 use crate::units::Headroom;
 use crate::units::Sizing;
@@ -51,57 +46,10 @@ use crate::units::Sizing;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FixedPolicy {
-    pub(super) kind: AnyKind,
+    kind: Arc<dyn AnyKind>,
     /// The kind of filters that will shrink. Made once, because a size of a rate takes long to find.
-    shrinkable: AnyKind,
+    shrinkable: Arc<dyn AnyKind>,
     pub(super) rules: Rules,
-}
-
-/// A configured kind.
-#[derive(Clone, Debug)]
-pub(super) enum AnyKind {
-    BlockedBloom(BlockedBloomKind),
-    Ribbon(RibbonKind),
-    #[cfg(feature = "growing")]
-    StandardBloom(StandardBloomKind),
-    #[cfg(feature = "growing")]
-    CountingBloom(CountingBloomKind),
-    #[cfg(feature = "growing")]
-    RegisterBlockedBloom(RegisterBlockedKind),
-    #[cfg(feature = "growing")]
-    Cuckoo(CuckooKind),
-    #[cfg(feature = "xor")]
-    Xor(XorKind),
-    #[cfg(feature = "xor")]
-    XorPlus(XorPlusKind),
-    BinaryFuse(BinaryFuseKind),
-    LineRibbon(LineRibbonKind),
-    User(GuardedKind),
-}
-
-/// Evaluates an expression for the kind, whichever it is.
-macro_rules! each_kind {
-    ($any:expr, $kind:ident => $call:expr) => {
-        match $any {
-            AnyKind::BlockedBloom($kind) => $call,
-            AnyKind::Ribbon($kind) => $call,
-            #[cfg(feature = "growing")]
-            AnyKind::StandardBloom($kind) => $call,
-            #[cfg(feature = "growing")]
-            AnyKind::CountingBloom($kind) => $call,
-            #[cfg(feature = "growing")]
-            AnyKind::RegisterBlockedBloom($kind) => $call,
-            #[cfg(feature = "growing")]
-            AnyKind::Cuckoo($kind) => $call,
-            #[cfg(feature = "xor")]
-            AnyKind::Xor($kind) => $call,
-            #[cfg(feature = "xor")]
-            AnyKind::XorPlus($kind) => $call,
-            AnyKind::BinaryFuse($kind) => $call,
-            AnyKind::LineRibbon($kind) => $call,
-            AnyKind::User($kind) => $call,
-        }
-    };
 }
 
 /// The planned sizes and rate of a filter; exact except for Ribbon, xor+ and user-defined kinds.
@@ -123,44 +71,6 @@ pub struct Plan {
 }
 
 impl FixedPolicy {
-    /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        BlockedBloomKind::configure(sizing).map(Self::from)
-    }
-
-    /// Filters of the kind `ribbon`, of a rate or a size: bumped Ribbon.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        RibbonKind::configure(sizing).map(Self::from)
-    }
-
-    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
-    /// [`BinaryFuseKind`] has a variant with four.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn binary_fuse(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        BinaryFuseKind::new(3, sizing).map(Self::from)
-    }
-
-    /// Filters of the kind `line-ribbon`, of a size or of a rate from 2^-8 on, with the rate 2^-8: Ribbon with one
-    /// cache line for each key. [`LineRibbonKind`] chooses between speed and size by its load.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn line_ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        LineRibbonKind::configure(sizing).map(Self::from)
-    }
-
     /// Filters of a user-defined kind. Each is [self-checked](Self::with_self_check) by default.
     ///
     /// # Errors
@@ -168,22 +78,24 @@ impl FixedPolicy {
     /// [`ConfigError::OutOfRange`] if the kind's number is below 128: those belong to the library.
     pub fn user_defined(kind: impl UserKind) -> Result<Self, ConfigError> {
         // Tests cover the library's kinds, but not a user's. One probe per key finds a lost key.
-        Ok(Self::new(AnyKind::User(GuardedKind::new(kind)?)).with_self_check())
+        Ok(Self::new(Arc::new(GuardedKind::new(kind)?)).with_self_check())
     }
 
-    fn new(kind: AnyKind) -> Self {
-        let rules = each_kind!(&kind, kind => Rules::of(kind));
-        let mut shrinkable = kind.clone();
-        if let AnyKind::BlockedBloom(kind) = &mut shrinkable {
-            *kind = kind.shrinkable();
-        }
-        Self { kind, shrinkable, rules }
+    fn new(kind: Arc<dyn AnyKind>) -> Self {
+        let rules = Rules::of(&*kind);
+        Self { shrinkable: kind.shrinkable().unwrap_or_else(|| kind.clone()), kind, rules }
     }
 
     /// Returns kind and rules for the filters of a context.
-    fn in_context(&self, context: &BuildContext) -> (&AnyKind, Rules) {
+    fn in_context(&self, context: &BuildContext) -> (&Arc<dyn AnyKind>, Rules) {
         let kind = if context.shrinkable { &self.shrinkable } else { &self.kind };
         (kind, Rules { is_shrinkable: context.shrinkable, ..self.rules })
+    }
+
+    /// Builds these filters instead of filters of a kind that is not compiled in.
+    #[cfg(not(feature = "ribbon"))]
+    pub(super) fn instead_of(self, kind: KindId) -> Self {
+        Self { rules: Rules { instead_of: Some(kind), ..self.rules }, ..self }
     }
 
     /// Probes each finished filter for all of its keys, and does not use one that answers "absent". By default, only
@@ -228,7 +140,7 @@ impl FixedPolicy {
 
     /// The kind that files get unless the policy falls back.
     pub fn kind(&self) -> KindId {
-        each_kind!(&self.kind, kind => kind.id())
+        self.kind.id()
     }
 
     /// Plans the filter of `keys` distinct keys.
@@ -237,15 +149,13 @@ impl FixedPolicy {
     ///
     /// Returns the reason to fall back to a blocked Bloom filter.
     pub fn plan(&self, keys: u64, memory_budget: Option<u64>) -> Result<Plan, FallbackReason> {
-        each_kind!(&self.kind, kind => {
-            let shape = self.rules.plan(kind, keys, memory_budget)?;
-            Ok(Plan {
-                block_bytes: shape.block_bytes(),
-                build_bytes: kind.build_bytes(keys, &shape),
-                thread_bytes: thread_bytes(kind, keys, &shape),
-                expected_fpr: shape.expected_fpr(keys),
-                shape: shape.describe(),
-            })
+        let planned = self.rules.plan(&*self.kind, keys, memory_budget)?;
+        Ok(Plan {
+            block_bytes: planned.shape.block_bytes(),
+            build_bytes: planned.build_bytes,
+            thread_bytes: planned.thread_bytes,
+            expected_fpr: planned.shape.expected_fpr(keys),
+            shape: planned.shape.describe(),
         })
     }
 
@@ -264,7 +174,7 @@ impl FixedPolicy {
     /// ```
     #[must_use]
     pub fn block_bytes(&self, keys: u64) -> Option<u64> {
-        each_kind!(&self.kind, kind => self.rules.block_bytes(kind, keys))
+        self.rules.block_bytes(&*self.kind, keys)
     }
 
     /// Returns the bytes and the false positive rate of the unbound block for `keys` distinct keys, with the fallback;
@@ -282,84 +192,69 @@ impl FixedPolicy {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
         let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
         let (kind, rules) = self.in_context(context);
-        each_kind!(kind, kind => Job::new(kind, rules, identity, limits).builder(context))
+        Job::new(kind.clone(), rules, identity, limits).builder(context)
     }
 }
 
-/// Kinds that accept keys while in use.
-#[cfg(feature = "growing")]
-impl FixedPolicy {
-    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn standard_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        StandardBloomKind::configure(sizing.into()).map(AnyKind::StandardBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn counting_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        CountingBloomKind::configure(sizing.into()).map(AnyKind::CountingBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
-    /// many threads.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn register_blocked_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        RegisterBlockedKind::configure(sizing.into()).map(AnyKind::RegisterBlockedBloom).map(Self::new)
-    }
-
-    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn cuckoo(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        CuckooKind::configure(sizing.into()).map(AnyKind::Cuckoo).map(Self::new)
-    }
-}
-
-/// Kinds of the feature `xor`.
-#[cfg(feature = "xor")]
-impl FixedPolicy {
-    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn xor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        XorKind::configure(sizing.into()).map(AnyKind::Xor).map(Self::new)
-    }
-
-    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] where the kind has no such filters.
-    pub fn xor_plus(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        XorPlusKind::configure(sizing.into()).map(AnyKind::XorPlus).map(Self::new)
-    }
-}
-
-macro_rules! from_kinds {
-    ($($any:ident($kind:ident)),*) => {$(
-        impl From<$kind> for FixedPolicy {
-            fn from(kind: $kind) -> Self {
-                Self::new(AnyKind::$any(kind))
+/// Defines a policy of each kind. Nothing else refers to a kind's builder, so that the builder of a kind of which a
+/// program makes no policy is left out of it.
+macro_rules! policies {
+    ($($(#[doc = $doc:literal])+ $(#[cfg($only:meta)])? $name:ident: $kind:ident,)+) => {$(
+        $(#[cfg($only)])?
+        impl From<filter::$kind> for FixedPolicy {
+            fn from(kind: filter::$kind) -> Self {
+                Self::new(Arc::new(kind))
             }
         }
-    )*};
+
+        $(#[cfg($only)])?
+        impl FixedPolicy {
+            $(#[doc = $doc])+
+            ///
+            /// # Errors
+            ///
+            /// [`ConfigError`] where the kind has no such filters.
+            pub fn $name(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+                filter::$kind::configure(sizing.into()).map(Self::from)
+            }
+        }
+    )+};
 }
 
-from_kinds!(BlockedBloom(BlockedBloomKind), Ribbon(RibbonKind), BinaryFuse(BinaryFuseKind), LineRibbon(LineRibbonKind));
+policies! {
+    /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
+    bloom: BlockedBloomKind,
+    /// Filters of the kind `ribbon`, of a rate or a size: bumped Ribbon.
+    #[cfg(feature = "ribbon")]
+    ribbon: RibbonKind,
+    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
+    #[cfg(feature = "growing")]
+    standard_bloom: StandardBloomKind,
+    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
+    #[cfg(feature = "growing")]
+    counting_bloom: CountingBloomKind,
+    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
+    /// many threads.
+    #[cfg(feature = "growing")]
+    register_blocked_bloom: RegisterBlockedKind,
+    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
+    #[cfg(feature = "growing")]
+    cuckoo: CuckooKind,
+    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
+    #[cfg(feature = "xor")]
+    xor: XorKind,
+    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
+    #[cfg(feature = "xor")]
+    xor_plus: XorPlusKind,
+    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
+    /// [`BinaryFuseKind`](filter::BinaryFuseKind) has a variant with four.
+    #[cfg(feature = "fuse")]
+    binary_fuse: BinaryFuseKind,
+    /// Filters of the kind `line-ribbon`, of a size or of a rate from 2^-8 on, with the rate 2^-8: Ribbon with one
+    /// cache line for each key. [`LineRibbonKind`](filter::LineRibbonKind) chooses between speed and size by its load.
+    #[cfg(feature = "line-ribbon")]
+    line_ribbon: LineRibbonKind,
+}
 
 impl Default for FixedPolicy {
     fn default() -> Self {
@@ -369,8 +264,7 @@ impl Default for FixedPolicy {
 
 impl FilterPolicy for FixedPolicy {
     fn name(&self) -> &str {
-        // `KindId` has no names for user-defined kinds.
-        if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
+        self.kind.name()
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
@@ -379,6 +273,6 @@ impl FilterPolicy for FixedPolicy {
 
     fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
         let (kind, rules) = self.in_context(context);
-        each_kind!(kind, kind => rules.block_bytes(kind, keys))
+        rules.block_bytes(&**kind, keys)
     }
 }

@@ -1,11 +1,7 @@
 //! The list of the library's kinds.
 
 use crate::error::ConfigError;
-use crate::filter::{BinaryFuseKind, BlockedBloomKind, Kind, KindId, LineRibbonKind, RibbonKind, Updates};
-#[cfg(feature = "growing")]
-use crate::filter::{CountingBloomKind, CuckooKind, RegisterBlockedKind, StandardBloomKind};
-#[cfg(feature = "xor")]
-use crate::filter::{XorKind, XorPlusKind};
+use crate::filter::{self, Kind, KindId, Updates};
 use crate::policy::FixedPolicy;
 use crate::units::Sizing;
 
@@ -30,31 +26,37 @@ pub struct KindEntry {
 }
 
 static ALL: &[KindEntry] = &[
-    KindEntry::of::<BlockedBloomKind>(FixedPolicy::bloom),
-    KindEntry::of::<RibbonKind>(FixedPolicy::ribbon),
+    KindEntry::of::<filter::BlockedBloomKind>(FixedPolicy::bloom),
+    #[cfg(feature = "ribbon")]
+    KindEntry::of::<filter::RibbonKind>(FixedPolicy::ribbon),
     #[cfg(feature = "growing")]
-    KindEntry::of::<StandardBloomKind>(FixedPolicy::standard_bloom),
+    KindEntry::of::<filter::StandardBloomKind>(FixedPolicy::standard_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<CountingBloomKind>(FixedPolicy::counting_bloom),
+    KindEntry::of::<filter::CountingBloomKind>(FixedPolicy::counting_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<RegisterBlockedKind>(FixedPolicy::register_blocked_bloom),
+    KindEntry::of::<filter::RegisterBlockedKind>(FixedPolicy::register_blocked_bloom),
     #[cfg(feature = "growing")]
-    KindEntry::of::<CuckooKind>(FixedPolicy::cuckoo),
+    KindEntry::of::<filter::CuckooKind>(FixedPolicy::cuckoo),
     #[cfg(feature = "xor")]
-    KindEntry::of::<XorKind>(FixedPolicy::xor),
+    KindEntry::of::<filter::XorKind>(FixedPolicy::xor),
     #[cfg(feature = "xor")]
-    KindEntry::of::<XorPlusKind>(FixedPolicy::xor_plus),
-    KindEntry::of::<BinaryFuseKind>(FixedPolicy::binary_fuse),
+    KindEntry::of::<filter::XorPlusKind>(FixedPolicy::xor_plus),
+    #[cfg(feature = "fuse")]
+    KindEntry::of::<filter::BinaryFuseKind>(FixedPolicy::binary_fuse),
+    #[cfg(feature = "fuse")]
     KindEntry {
         // A variant has the kind's number, but its own name, for option files and reports.
         name: "binary-fuse-4",
-        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(4, sizing).map(FixedPolicy::from))
+        ..KindEntry::of::<filter::BinaryFuseKind>(|sizing| {
+            filter::BinaryFuseKind::new(4, sizing).map(FixedPolicy::from)
+        })
     },
-    KindEntry::of::<LineRibbonKind>(FixedPolicy::line_ribbon),
+    #[cfg(feature = "line-ribbon")]
+    KindEntry::of::<filter::LineRibbonKind>(FixedPolicy::line_ribbon),
 ];
 
-/// Returns all kinds of the library and their variants, in the order of their numbers. The kinds of the features
-/// `growing` and `xor` are listed only if the feature is on.
+/// Returns all kinds of the library that are compiled in and their variants, in the order of their numbers. All but
+/// blocked Bloom need a feature.
 #[must_use]
 pub fn all() -> &'static [KindEntry] {
     ALL

@@ -11,6 +11,7 @@ mod kind_policy;
 pub(crate) mod kinds;
 mod report;
 #[cfg(test)]
+#[cfg(feature = "fuse")]
 mod self_check_tests;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,15 @@
 //! Filters that are damaged between building and checking. The failure guarded against: a self-check that probes
 //! nothing, or whose finding is ignored, so that a filter with a false negative is returned.
 
+use alloc::sync::Arc;
+
 use super::builder::{Job, Rules};
 use super::{BuildContext, BuiltFilter};
 use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
-use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
-use crate::filter::{BuildLimits, BuiltPayload, Kind, KindId, NotStreamed, StreamedPayload};
+use crate::filter::blocked_bloom::{BlockedBloomKind, BloomShape};
+use crate::filter::{BuildLimits, BuiltPayload, Kind, KindId, StreamedPayload};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::units::Sizing;
 
@@ -20,11 +22,11 @@ fn hashes() -> impl Iterator<Item = KeyHash> {
     (0..KEYS).map(KeyHash::mix)
 }
 
-fn build_with(kind: &impl Kind, is_self_checked: bool) -> BuiltFilter {
+fn build_with(kind: impl Kind, is_self_checked: bool) -> BuiltFilter {
     let context = BuildContext::new(&KeyHasher::default());
-    let rules = Rules { is_self_checked, ..Rules::of(kind) };
+    let rules = Rules { is_self_checked, ..Rules::of(&kind) };
     let identity = BlockIdentity::from(context.hasher.identity());
-    let mut builder = Job::new(kind, rules, identity, BuildLimits::default()).builder(&context);
+    let mut builder = Job::new(Arc::new(kind), rules, identity, BuildLimits::default()).builder(&context);
     builder.add_hashes(&hashes().collect::<Vec<_>>());
     builder.finish()
 }
@@ -51,12 +53,11 @@ struct DamagedFuse {
 
 fn build_damaged_fuse(is_self_checked: bool, only_single_attempts: bool) -> BuiltFilter {
     let sound = BinaryFuseKind::new(3, Sizing::FingerprintBits(8)).unwrap();
-    build_with(&DamagedFuse { sound, only_single_attempts }, is_self_checked)
+    build_with(DamagedFuse { sound, only_single_attempts }, is_self_checked)
 }
 
 impl Kind for DamagedFuse {
     type Shape = FuseShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::BINARY_FUSE;
     const ACCEPTS_PARTITIONED_HASHES: bool = true;
@@ -121,11 +122,10 @@ fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
 struct DamagedBloom(BlockedBloomKind);
 
 #[derive(Debug)]
-struct DamagedBits(BloomBits);
+struct DamagedBits(Box<dyn StreamedPayload>);
 
 impl Kind for DamagedBloom {
     type Shape = BloomShape;
-    type Stream = DamagedBits;
 
     const ID: KindId = KindId::BLOCKED_BLOOM;
     const IS_STREAMED: bool = true;
@@ -138,21 +138,17 @@ impl Kind for DamagedBloom {
         self.0.build_bytes(keys, plan)
     }
 
-    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<DamagedBits> {
-        self.0.stream(plan, limits).map(DamagedBits)
+    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<Box<dyn StreamedPayload>> {
+        self.0.stream(plan, limits).map(|bits| Box::new(DamagedBits(bits)) as _)
     }
 }
 
 impl StreamedPayload for DamagedBits {
-    fn insert(&mut self, hash: KeyHash) {
-        self.0.insert(hash);
-    }
-
     fn insert_all(&mut self, hashes: &[KeyHash]) {
         self.0.insert_all(hashes);
     }
 
-    fn into_payload(self) -> AlignedBuffer {
+    fn into_payload(self: Box<Self>) -> AlignedBuffer {
         let mut payload = self.0.into_payload();
         damage(&mut payload);
         payload
@@ -161,7 +157,7 @@ impl StreamedPayload for DamagedBits {
 
 #[test]
 fn a_bloom_filter_that_fails_its_self_check_is_left_out() {
-    let build = |is_self_checked| build_with(&DamagedBloom(BlockedBloomKind::default()), is_self_checked);
+    let build = |is_self_checked| build_with(DamagedBloom(BlockedBloomKind::default()), is_self_checked);
     let built = build(CHECKED);
     assert_eq!((built.block, built.report.used), (None, None));
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);

@@ -3,8 +3,9 @@
 use super::{AutoPolicy, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::error::ConfigError;
-use crate::filter::binary_fuse::BinaryFuseKind;
-use crate::filter::{BlockedBloomKind, Kind, KindId, RibbonKind};
+#[cfg(feature = "fuse")]
+use crate::filter::{BinaryFuseKind, Kind};
+use crate::filter::{BlockedBloomKind, KindId};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::kind::KindEntry;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -86,10 +87,35 @@ fn shrinkable_bloom_filters_keep_a_rate_and_every_setting_of_the_engine() {
     let ten = BlockedBloomKind::default();
     assert_eq!(bloom(ten.with_probes(6).unwrap()).1, 6);
     assert_eq!(bloom(ten.with_fold(7).unwrap()).0, 391_u64.next_multiple_of(7));
-    // The fallback has the rate of the kind, so it keeps its probes.
+}
+
+#[cfg(feature = "ribbon")]
+#[test]
+fn a_shrinkable_fallback_has_the_rate_of_the_kind_and_so_keeps_its_probes() {
+    use crate::filter::RibbonKind;
+
+    let context = BuildContext::new(&KeyHasher::default()).shrinkable();
     let ribbon = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).with_min_keys(1 << 20);
     let (lines, probes, rate) = bloom_of(&ribbon, &context, 20_011);
     assert!(probes == 6 && rate < 0.0098 && lines.is_multiple_of(12), "{rate}, {lines} lines");
+}
+
+#[cfg(not(feature = "ribbon"))]
+#[test]
+fn without_ribbon_large_files_get_bloom_and_the_report_says_why() {
+    let hasher = KeyHasher::default();
+    let context = BuildContext::new(&hasher).with_purpose(super::BuildPurpose::Compaction);
+    for policy in [AutoPolicy::default(), AutoPolicy::new(FalsePositiveRate::ONE_PERCENT).unwrap()] {
+        let mut builder = policy.builder(&context);
+        let hashes: Vec<KeyHash> = (0..2_000).map(KeyHash::mix).collect();
+        builder.add_hashes(&hashes);
+        let built = builder.finish();
+        assert!(finds_all(&built, &hashes));
+        assert_eq!((built.report.requested, built.report.used), (KindId::RIBBON, Some(KindId::BLOCKED_BLOOM)));
+        assert_eq!(built.report.reason, FallbackReason::NotCompiled);
+        let info = FilterBlock::load(built.block.unwrap(), &hasher).unwrap().info();
+        assert_eq!((info.requested, info.reason), (KindId::RIBBON, FallbackReason::ConstructionFailed));
+    }
 }
 
 #[test]
@@ -265,10 +291,12 @@ fn rate(rate: f64) -> Sizing {
 }
 
 /// The fingerprint bits of a fuse filter.
+#[cfg(feature = "fuse")]
 fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
     BinaryFuseKind::new(3, sizing).map(|kind| kind.plan(1_000).unwrap().fingerprint_bits)
 }
 
+#[cfg(feature = "fuse")]
 #[test]
 fn rates_get_the_shortest_fingerprints_that_keep_them() {
     let all = [0.9, 0.0625, 0.06, 0.01, 0.003_906_25, 0.003_9, 1e-4, 1.6e-5, 1e-5, 2.4e-10];
@@ -287,6 +315,7 @@ fn rates_get_the_xor_filter_that_keeps_them() {
 fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
     let too_low = [
         ("bloom", 1e-10),
+        #[cfg(feature = "ribbon")]
         ("ribbon", 2e-10),
         #[cfg(feature = "xor")]
         ("xor", 1.5e-5),
@@ -299,12 +328,17 @@ fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
         let refused = crate::kind::KindEntry::named(entry).unwrap().configure(rate(too_low)).unwrap_err();
         assert!(matches!(refused, ConfigError::RateOutOfRange { got, .. } if got == too_low), "{refused}");
     }
+    assert!(FixedPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
+}
+
+#[cfg(feature = "fuse")]
+#[test]
+fn rates_and_fingerprints_that_binary_fuse_does_not_have_are_refused() {
     assert!(matches!(fuse_bits(rate(2e-10)), Err(ConfigError::RateOutOfRange { got: 2e-10, .. })));
     for bits in (0..4).chain(33..=255) {
         let error = fuse_bits(Sizing::FingerprintBits(bits)).unwrap_err();
         assert!(matches!(error, ConfigError::OutOfRange { got, .. } if got == u64::from(bits)));
     }
-    assert!(FixedPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
 }
 
 #[cfg(feature = "xor")]
@@ -342,7 +376,6 @@ fn a_memory_budget_that_is_too_small_leads_to_bloom() {
     }
 }
 
-#[cfg(not(any(feature = "growing", feature = "xor")))]
 #[test]
 fn a_block_of_a_kind_that_is_left_out_is_unusable_for_that_reason() {
     macro_rules! golden {
@@ -351,20 +384,23 @@ fn a_block_of_a_kind_that_is_left_out_is_unusable_for_that_reason() {
         };
     }
     let blocks = [
+        (KindId::RIBBON, golden!("ribbon-1024-keys-1-percent")),
         (KindId::STANDARD_BLOOM, golden!("standard-bloom-1000-keys-10-bits")),
         (KindId::COUNTING_BLOOM, golden!("counting-bloom-300-keys")),
         (KindId::REGISTER_BLOCKED_BLOOM, golden!("register-blocked-200-keys")),
         (KindId::CUCKOO, golden!("cuckoo-1000-keys-13-bits")),
         (KindId::XOR, golden!("xor-500-keys")),
         (KindId::XOR_PLUS, golden!("xor-plus-1200-keys")),
+        (KindId::BINARY_FUSE, golden!("fuse-1000-keys-3-cells-8-bits")),
+        (KindId::LINE_RIBBON, golden!("line-ribbon-3000-keys-load-90")),
     ];
-    for (kind, block) in blocks {
+    for (kind, block) in blocks.into_iter().filter(|(kind, _)| KindEntry::named(kind.name()).is_none()) {
         let hasher = KeyHasher::default();
         let filter = crate::Filters::default().reader(crate::FilterBlock::load(block, &hasher));
         let reason = crate::BlockError::UnknownKind { got: kind.code() };
         assert_eq!(filter.probe_hash(hasher.hash(b"absent")), crate::Probe::Unusable);
         assert_eq!(filter.problem(), Some(&reason));
         assert!(reason.to_string().ends_with(&format!("got {} ({kind})", kind.code())), "{reason}");
-        assert!(KindEntry::named(kind.name()).is_none() && filter.stats().unusable == 1);
+        assert_eq!(filter.stats().unusable, 1);
     }
 }

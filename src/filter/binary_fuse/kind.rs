@@ -7,8 +7,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, attempt, build};
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS,
-    fingerprint_bits,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, fingerprint_bits,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -32,6 +31,11 @@ pub struct BinaryFuseKind {
 }
 
 impl BinaryFuseKind {
+    /// Configures filters of 3 cells.
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        Self::new(3, sizing)
+    }
+
     /// Configures filters of 3 or 4 `cells` per key. Three are faster, with 1.13 cells per key in all at a million
     /// keys; four are smaller, with 1.07.
     ///
@@ -51,7 +55,6 @@ impl BinaryFuseKind {
 
 impl Kind for BinaryFuseKind {
     type Shape = FuseShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::BINARY_FUSE;
     const STRENGTH: &'static str = "is probed faster than Ribbon and is smaller than Bloom";

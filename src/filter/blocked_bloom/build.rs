@@ -11,18 +11,11 @@ use crate::filter::{BuildLimits, FilterShape, StreamedPayload, for_each_chunk};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
-/// Keys that are staged and then inserted together, so that their lines can be prefetched: several times the prefetch
-/// distance of 48, in 2 KiB that stay in L1.
-const STAGED_KEYS: usize = 256;
-
 /// A blocked Bloom payload under construction.
 #[derive(Debug)]
 pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
-    /// Keys that were added one by one and are not inserted yet.
-    staged: Box<[KeyHash; STAGED_KEYS]>,
-    staged_keys: usize,
     scratch_limit: u64,
     scratch_bytes: u64,
 }
@@ -31,30 +24,14 @@ impl BloomBits {
     /// Creates empty lines. `None` when allocation fails. `limits` apply to the memory in addition to the payload.
     pub(crate) fn new(shape: BloomShape, limits: BuildLimits) -> Option<Self> {
         let payload = AlignedBuffer::zeroed(shape.payload_bytes())?;
-        let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
         let scratch_limit = limits.scratch_bytes.unwrap_or(u64::MAX);
-        Some(Self { shape, payload, staged, staged_keys: 0, scratch_limit, scratch_bytes: 0 })
-    }
-
-    #[cold]
-    fn insert_staged(&mut self) {
-        insert_into(&mut self.payload, self.shape, &self.staged[..self.staged_keys]);
-        self.staged_keys = 0;
+        Some(Self { shape, payload, scratch_limit, scratch_bytes: 0 })
     }
 }
 
 impl StreamedPayload for BloomBits {
-    #[inline]
-    fn insert(&mut self, hash: KeyHash) {
-        if self.staged_keys == STAGED_KEYS {
-            self.insert_staged();
-        }
-        self.staged[self.staged_keys] = hash;
-        self.staged_keys += 1;
-    }
-
     fn insert_all(&mut self, hashes: &[KeyHash]) {
-        self.insert_and_count(None, hashes);
+        insert_into(&mut self.payload, self.shape, hashes);
     }
 
     /// Fills a filter that exceeds the caches in parts that fit, if there are enough hashes and memory.
@@ -74,8 +51,7 @@ impl StreamedPayload for BloomBits {
         self.scratch_bytes
     }
 
-    fn into_payload(mut self) -> AlignedBuffer {
-        self.insert_staged();
+    fn into_payload(self: Box<Self>) -> AlignedBuffer {
         self.payload
     }
 }
@@ -173,8 +149,8 @@ mod tests {
 
     fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
         let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), BuildLimits::default()).unwrap();
-        (0..keys).for_each(|key| bits.insert(KeyHash::mix(key)));
-        (bits.shape, bits.into_payload())
+        (0..keys).for_each(|key| bits.insert_all(&[KeyHash::mix(key)]));
+        (bits.shape, bits.payload)
     }
 
     #[test]
@@ -203,11 +179,12 @@ mod tests {
             let limits = BuildLimits { scratch_bytes, ..BuildLimits::default() };
             let mut bits = BloomBits::new(shape, limits).unwrap();
             insert(&mut bits, &hashes);
-            (bits.scratch_bytes(), bits.into_payload())
+            (bits.scratch_bytes(), bits.payload)
         };
-        let (plain_scratch, plain) = build(Some(0), BloomBits::insert_all);
-        let (partitioned_scratch, partitioned) = build(None, BloomBits::insert_all);
-        let (_, staged) = build(None, |bits, hashes| hashes.iter().for_each(|&hash| bits.insert(hash)));
+        let at_once: fn(&mut BloomBits, &[KeyHash]) = |bits, hashes| _ = bits.insert_and_count(None, hashes);
+        let (plain_scratch, plain) = build(Some(0), at_once);
+        let (partitioned_scratch, partitioned) = build(None, at_once);
+        let (_, staged) = build(None, |bits, hashes| hashes.chunks(256).for_each(|some| bits.insert_all(some)));
         assert_eq!(plain_scratch, 0);
         assert!((8 * 1_199_000..8 * 1_201_000).contains(&partitioned_scratch), "{partitioned_scratch}");
         assert!(plain.as_slice() == partitioned.as_slice() && plain.as_slice() == staged.as_slice());
@@ -237,7 +214,7 @@ mod tests {
         assert_eq!(bits.insert_and_count(None, &hashes), 305_000);
         assert_eq!(bits.insert_and_count(hashes.last().copied(), &hashes[904_999..]), 0);
         let scratch = bits.scratch_bytes();
-        let payload = bits.into_payload();
+        let payload = bits.payload;
         assert!(scratch > 0 && hashes.iter().all(|&hash| shape.may_contain(payload.as_slice(), hash)));
     }
 }

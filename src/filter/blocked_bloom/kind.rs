@@ -1,10 +1,14 @@
 //! Configuration of blocked Bloom filters as a kind.
 
+use alloc::boxed::Box;
+
 use super::build::BloomBits;
 use super::line::MAX_PROBES;
 use super::shape::{BloomShape, probes_for};
 use crate::error::ConfigError;
-use crate::filter::{BuildLimits, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, by_size_or_rate};
+use crate::filter::{
+    BuildLimits, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, StreamedPayload, by_size_or_rate,
+};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
@@ -96,14 +100,6 @@ impl BlockedBloomKind {
         Self { factor: self.factor.filter(|&factor| factor > 1), ..self }
     }
 
-    /// Returns the kind for filters that will shrink: [`foldable`](Self::foldable), and unless probes are set, with the
-    /// best number of them for two thirds of the size, between the whole filter and a half. A rate stays, so filters of
-    /// a rate become larger.
-    pub(crate) fn shrinkable(self) -> Self {
-        let probes = probes_for(BitsPerKey::from_millibits(self.size.millibits() * 2 / 3).unwrap_or(self.size));
-        self.probes.map_or_else(|| self.with_probes(probes), |_| Ok(self)).unwrap_or(self).foldable()
-    }
-
     /// Sets the number of probes. The default is the number with the lowest rate at the size
     /// ([`probes_for`](crate::filter::blocked_bloom::probes_for)). A folded filter keeps its probes, which are then too
     /// many for its size. At 10 bits per key, whole, folded by 2, and by 4, the rates are
@@ -142,7 +138,6 @@ impl Default for BlockedBloomKind {
 
 impl Kind for BlockedBloomKind {
     type Shape = BloomShape;
-    type Stream = BloomBits;
 
     const ID: KindId = KindId::BLOCKED_BLOOM;
     const STRENGTH: &'static str = "is built in one pass and probed at one cache line per key";
@@ -155,12 +150,21 @@ impl Kind for BlockedBloomKind {
         BloomShape::with_settings(keys, self.size, probes, factor).ok_or(FallbackReason::TooManyKeys)
     }
 
-    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<BloomBits> {
-        BloomBits::new(*plan, limits)
+    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<Box<dyn StreamedPayload>> {
+        BloomBits::new(*plan, limits).map(|bits| Box::new(bits) as _)
     }
 
     fn fallback_size(&self) -> Option<BitsPerKey> {
         Some(self.size)
+    }
+
+    /// Returns the [foldable](BlockedBloomKind::foldable) kind, and unless probes are set, with the best number of them
+    /// for two thirds of the size, between the whole filter and a half. A rate stays, so filters of a rate become
+    /// larger.
+    fn shrinkable(&self) -> Option<Self> {
+        let probes = probes_for(BitsPerKey::from_millibits(self.size.millibits() * 2 / 3).unwrap_or(self.size));
+        let kind = self.probes.map_or_else(|| self.with_probes(probes), |_| Ok(*self)).unwrap_or(*self);
+        Some(kind.foldable())
     }
 }
 

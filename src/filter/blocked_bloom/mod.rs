@@ -39,8 +39,6 @@ pub(crate) mod line;
 mod rate;
 mod shape;
 
-#[cfg(test)]
-pub(crate) use build::BloomBits;
 pub(crate) use kind::BlockedBloomKind;
 pub(crate) use shape::BloomShape;
 pub use shape::expected_fpr;

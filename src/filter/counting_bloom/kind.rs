@@ -4,9 +4,7 @@ use super::filter::CountingBloom;
 use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::standard_bloom::size_for_rate;
-use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, Kind, KindId, NotStreamed, RATE_KEYS, Updates, by_size_or_rate,
-};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, Kind, KindId, RATE_KEYS, Updates, by_size_or_rate};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
 
@@ -33,7 +31,6 @@ impl CountingBloomKind {
 
 impl Kind for CountingBloomKind {
     type Shape = CountingBloomShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::COUNTING_BLOOM;
     const STRENGTH: &'static str = "accepts and removes keys while it is in use, and is never full";

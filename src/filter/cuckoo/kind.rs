@@ -6,8 +6,7 @@ use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
 use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS, Updates,
-    fingerprint_bits,
+    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, Updates, fingerprint_bits,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{FalsePositiveRate, Sizing};
@@ -34,7 +33,6 @@ impl CuckooKind {
 
 impl Kind for CuckooKind {
     type Shape = CuckooShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::CUCKOO;
     const STRENGTH: &'static str =

@@ -3,9 +3,7 @@
 use super::build::{build, build_bytes};
 use super::shape::{COLUMNS, LineRibbonShape, Load};
 use crate::error::ConfigError;
-use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS, fingerprint_bits,
-};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, fingerprint_bits};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -61,7 +59,6 @@ impl LineRibbonKind {
 
 impl Kind for LineRibbonKind {
     type Shape = LineRibbonShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::LINE_RIBBON;
     const STRENGTH: &'static str = "takes a quarter less memory than Bloom at its one rate, 2^-8, and with AVX-512 is probed nearly as fast; for filters and blocks that stay in memory";

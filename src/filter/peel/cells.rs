@@ -112,7 +112,6 @@ impl CellSums {
 
     /// Like [`add_all`](Self::add_all), for cells in `ARITY` blocks of equal length, with one cell of each key in each
     /// block. Up to `threads` threads share the blocks.
-    #[cfg(feature = "xor")]
     pub(crate) fn add_by_block<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY> + Sync,

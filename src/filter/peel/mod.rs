@@ -18,7 +18,7 @@
 
 mod cells;
 #[cfg(test)]
-#[cfg(feature = "xor")]
+#[cfg(all(feature = "fuse", feature = "xor"))]
 mod hostile_tests;
 #[cfg(test)]
 mod tests;

@@ -69,11 +69,9 @@ fn more_cells_than_there_is_memory_for_are_refused() {
 }
 
 /// The first half of the keys has its cells in the first half of the cells, and so on.
-#[cfg(feature = "xor")]
 #[derive(Clone, Copy)]
 struct Halves(usize);
 
-#[cfg(feature = "xor")]
 impl Placement<3> for Halves {
     fn place(&self, hash: u64) -> ([usize; 3], u32) {
         let (cells, bits) = Thirds(self.0).place(hash);
@@ -81,7 +79,6 @@ impl Placement<3> for Halves {
     }
 }
 
-#[cfg(feature = "xor")]
 #[test]
 fn keys_that_threads_add_are_added_as_by_one() {
     for (third, count) in [(5_000, 10_000), (5, 500), (5, 10_000)] {

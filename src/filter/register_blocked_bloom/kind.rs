@@ -8,8 +8,7 @@ use crate::error::ConfigError;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS, Updates,
-    by_size_or_rate,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, RATE_KEYS, Updates, by_size_or_rate,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::KindId;
@@ -43,7 +42,6 @@ impl RegisterBlockedKind {
 
 impl Kind for RegisterBlockedKind {
     type Shape = RegisterBlockedShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::REGISTER_BLOCKED_BLOOM;
     const STRENGTH: &'static str =

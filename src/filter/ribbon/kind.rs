@@ -10,7 +10,7 @@ use super::section::thread_bytes;
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
-use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, NotStreamed, RATE_KEYS};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, RATE_KEYS};
 use crate::hash::KeyHash;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -145,7 +145,6 @@ impl RibbonKind {
 
 impl Kind for RibbonKind {
     type Shape = RibbonShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::RIBBON;
     const STRENGTH: &'static str =

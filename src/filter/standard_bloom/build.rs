@@ -1,5 +1,7 @@
 //! Sets the bits of keys.
 
+use alloc::boxed::Box;
+
 use super::params::{ANY_PROBES, BloomParams, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, prefetch_cells};
 use crate::codec::AlignedBuffer;
@@ -15,15 +17,11 @@ const AHEAD: usize = 8;
 
 /// A payload under construction for a file. It does not count new keys, which would take a quarter longer.
 impl StreamedPayload for InMemory<StandardBloomShape> {
-    fn insert(&mut self, hash: KeyHash) {
-        insert(self.shape.params, self.payload.as_mut_slice(), hash);
-    }
-
     fn insert_all(&mut self, hashes: &[KeyHash]) {
         for_each(self.shape.params, self.payload.as_mut_slice(), hashes, |_| ());
     }
 
-    fn into_payload(self) -> AlignedBuffer {
+    fn into_payload(self: Box<Self>) -> AlignedBuffer {
         self.payload
     }
 }
@@ -102,7 +100,7 @@ mod tests {
             assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), 0, "{keys} keys again");
             let mut builder = InMemory::empty(HashIdentity::default(), shape).unwrap();
             StreamedPayload::insert_all(&mut builder, &hashes(keys));
-            assert!(StreamedPayload::into_payload(builder).as_slice() == at_once, "{keys} keys");
+            assert!(StreamedPayload::into_payload(Box::new(builder)).as_slice() == at_once, "{keys} keys");
         }
     }
 

@@ -1,10 +1,12 @@
 //! Configuration of standard Bloom filters as a kind.
 
+use alloc::boxed::Box;
+
 use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, Updates, by_size_or_rate};
+use crate::filter::{BuildLimits, FallbackReason, Kind, RATE_KEYS, StreamedPayload, Updates, by_size_or_rate};
 use crate::hash::HashIdentity;
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, Sizing};
@@ -23,7 +25,6 @@ impl StandardBloomKind {
 
 impl Kind for StandardBloomKind {
     type Shape = StandardBloomShape;
-    type Stream = InMemory<StandardBloomShape>;
 
     const ID: KindId = KindId::STANDARD_BLOOM;
     const STRENGTH: &'static str =
@@ -36,7 +37,7 @@ impl Kind for StandardBloomKind {
     }
 
     /// Ignores the limit, because a stream uses no memory in addition to the bits.
-    fn stream(&self, plan: &StandardBloomShape, _limits: BuildLimits) -> Option<Self::Stream> {
-        InMemory::empty(HashIdentity::default(), *plan).ok()
+    fn stream(&self, plan: &StandardBloomShape, _limits: BuildLimits) -> Option<Box<dyn StreamedPayload>> {
+        InMemory::empty(HashIdentity::default(), *plan).ok().map(|filter| Box::new(filter) as _)
     }
 }

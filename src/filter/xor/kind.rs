@@ -4,9 +4,7 @@ use super::shape::{WIDTHS, XorShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::NO_RESERVE;
-use crate::filter::{
-    BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS, fingerprint_bits,
-};
+use crate::filter::{BuildLimits, BuildResult, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, fingerprint_bits};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -26,7 +24,6 @@ impl XorKind {
 
 impl Kind for XorKind {
     type Shape = XorShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::XOR;
     const STRENGTH: &'static str = "is probed at three cells without a branch";

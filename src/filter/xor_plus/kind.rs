@@ -7,8 +7,7 @@ use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
 use crate::filter::xor::{WIDTHS, XorShape};
 use crate::filter::{
-    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, NotStreamed, RATE_KEYS,
-    fingerprint_bits,
+    BuildLimits, BuildResult, BuiltPayload, FallbackReason, FilterShape, Kind, KindId, RATE_KEYS, fingerprint_bits,
 };
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -29,7 +28,6 @@ impl XorPlusKind {
 
 impl Kind for XorPlusKind {
     type Shape = XorPlusShape;
-    type Stream = NotStreamed;
 
     const ID: KindId = KindId::XOR_PLUS;
     const STRENGTH: &'static str = "is a smaller xor filter";
