@@ -96,7 +96,7 @@
 //!
 //! `ribbon` and `std` are on by default. Blocked Bloom is always there; each other kind is a feature.
 //!
-//! - `std`: without it, the library needs only `alloc` and atomics with compare-and-swap. Hashing, building, loading,
+//! - `std`: without it, the library needs the feature `libm`, `alloc`, and atomics with compare-and-swap. Hashing, building, loading,
 //!   probing and sets work, and write the same bytes, on one thread and without a clock. [`FileId::random`] and
 //!   [`KeyHasher::random_secret`] are absent, and kernels use only the instructions that the target is compiled for.
 //! - `ribbon`: the kind Ribbon. Without it, [`AutoPolicy`] builds blocked Bloom filters for large files, too, and
@@ -104,6 +104,7 @@
 //! - `growing`: the kinds that accept keys after they are built. Needs 64-bit atomics.
 //! - `fuse`, `line-ribbon`, `xor`: the kinds binary fuse, line ribbon, and xor and xor+.
 //! - `all-kinds`: all of these kinds.
+//! - `libm`: needed without `std`.
 //! - `serde`: makes [`FilterStats`] serializable.
 //!
 //! If the feature of a block's kind is off, its reader reports an [unknown kind](BlockError::UnknownKind) and answers
@@ -164,6 +165,7 @@ mod kernel;
 #[cfg(feature = "growing")]
 #[deny(clippy::indexing_slicing)]
 pub mod layers;
+mod math;
 pub mod kind {
     //! The list of the library's kinds, the trait for user-defined kinds, and the limits of the format.
     //!

@@ -48,11 +48,17 @@ fn share_among<T: Send, S: Default>(
             work(state, piece);
         }
     };
+    beside(more, &builder, &|| drain(&mut S::default()), &mut || drain(own));
+}
+
+/// Runs `own` on the calling thread, and `others` on up to `more` threads. Compiled once for all kinds of work.
+#[cfg(feature = "std")]
+fn beside(more: usize, builder: &dyn Fn() -> thread::Builder, others: &(dyn Fn() + Sync), own: &mut dyn FnMut()) {
     thread::scope(|scope| {
         // If the system refuses to start a thread, the running ones do all of the work.
-        let spawned = (0..more).map_while(|_| builder().spawn_scoped(scope, || drain(&mut S::default())).ok());
+        let spawned = (0..more).map_while(|_| builder().spawn_scoped(scope, others).ok());
         let others: Vec<_> = spawned.collect();
-        drain(own);
+        own();
         // Passes on the payload of a panic in a user-defined kind or policy. The scope would report only that a thread
         // panicked.
         others.into_iter().for_each(|other| other.join().unwrap_or_else(|payload| resume_unwind(payload)));

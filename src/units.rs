@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::error::ConfigError;
+use crate::math;
 
 /// Filter size per distinct key, in thousandths of a bit, from 1 to 100 bits.
 ///
@@ -38,13 +39,12 @@ impl BitsPerKey {
         if !(1.0..=100.0).contains(&bits) {
             return Err(ConfigError::BitsPerKey { got: bits });
         }
-        // `libm`, because `f64::round` needs `std`.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "the range was checked: 1,000 to 100,000"
         )]
-        let millibits = libm::round(bits * 1_000.0) as u32;
+        let millibits = math::round(bits * 1_000.0) as u32;
         Ok(Self { millibits })
     }
 
@@ -152,7 +152,7 @@ impl FalsePositiveRate {
     /// Returns log2(1/rate), the information-theoretic minimum of bits per key at this rate.
     #[must_use]
     pub fn information_bits(self) -> f64 {
-        -libm::log2(self.0)
+        -math::log2(self.0)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::ConfigError;
 use crate::ids::KindId;
+use crate::math;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// The number of keys at which sizes are compared with rates: so large that neither depends on it, and one number for
@@ -44,7 +45,7 @@ pub(crate) fn fingerprint_bits(
             let fits = |&bits: &u8| needed(bits).is_some_and(|needed| needed <= size.get());
             // Rounded up to thousandths of a bit, so that the size in the error is one that fits.
             let least =
-                widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| libm::ceil(bits * 1e3) / 1e3);
+                widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| math::ceil(bits * 1e3) / 1e3);
             let fitting = widths.iter().rev().copied().find(fits);
             fitting.ok_or(ConfigError::SizeOutOfRange { kind, min: least, got: size.get() })
         }

@@ -76,7 +76,17 @@ impl fmt::Debug for SecretSeed {
     }
 }
 
-#[cfg(all(feature = "std", any(unix, windows, target_os = "wasi")))]
+#[cfg(all(feature = "std", unix))]
+// The crate `getrandom` would bring two others here. A store draws one seed in its life, long after the system has
+// collected enough randomness.
+fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
+    use std::io::Read;
+
+    let failed = |error| std::io::Error::other(format!("no randomness for a secret seed from /dev/urandom: {error}"));
+    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(bytes)).map_err(failed)
+}
+
+#[cfg(all(feature = "std", any(windows, target_os = "wasi")))]
 // `getrandom` is a dependency only on these systems.
 fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
     let failed = |error| std::io::Error::other(format!("no randomness for a secret seed: {error}"));

@@ -279,7 +279,7 @@ fn wilson_interval(positives: u64, misses: u64, sigmas: f64) -> (f64, f64) {
     let share = positives as f64 / trials;
     let squared = sigmas * sigmas;
     let centre = share + squared / (2.0 * trials);
-    let spread = sigmas * libm::sqrt(share * (1.0 - share) / trials + squared / (4.0 * trials * trials));
+    let spread = sigmas * crate::math::sqrt(share * (1.0 - share) / trials + squared / (4.0 * trials * trials));
     let scale = 1.0 + squared / trials;
     // At 0 and 1, the formula yields 0 and 1 except for rounding errors, which would raise an alarm.
     let low = if positives == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };

@@ -91,6 +91,7 @@ mod filter_store;
 mod identity;
 #[expect(clippy::indexing_slicing, reason = "it indexes its own plans, never bytes from storage")]
 mod levels;
+mod lock;
 mod lookup;
 mod metadata;
 mod partition;

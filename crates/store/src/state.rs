@@ -5,7 +5,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
 use sstfilter_range::KeyRange;
@@ -14,6 +13,7 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
+use super::lock::Mutex;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};

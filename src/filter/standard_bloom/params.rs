@@ -3,6 +3,7 @@
 use crate::error::ConfigError;
 use crate::filter::{KindId, RATE_KEYS, power};
 use crate::hash::{KeyHash, STEP, map_to_range};
+use crate::math;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// The maximum number of positions of a key. Up to 100 bits per key, the lowest rate takes at most 69. But from 32 on
@@ -110,9 +111,8 @@ impl BloomParams {
     )]
     pub(crate) fn estimated_keys(self, taken: u64) -> u64 {
         let positions = self.positions as f64;
-        // `libm`, because `ln_1p` needs `std`.
-        let keys = -(positions / f64::from(self.probes)) * libm::log1p(-(taken as f64) / positions);
-        libm::round(keys) as u64
+        let keys = -(positions / f64::from(self.probes)) * math::log1p(-(taken as f64) / positions);
+        math::round(keys) as u64
     }
 
     /// Returns the positions of a key.

@@ -2,9 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use super::account::{Account, Charge};
 use super::curve::{Curve, Curves};
@@ -12,6 +10,7 @@ use super::file::File;
 use super::plan::{self, Demand};
 use super::unit::{Held, HeldFilter, Turn, Unit};
 use crate::error::FilterProblem;
+use crate::lock::Mutex;
 
 /// Average probes of each unit from one plan to the next. A plan takes some 100 ns for each unit, and so a few
 /// nanoseconds for each probe.

@@ -1,7 +1,7 @@
 //! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -304,7 +304,7 @@ fn maps_are_merged_beside_readers() {
     let new = |n: u32| file(&store, numbered((0..200).map(|i| i * 64 + n)));
     let files: Vec<_> = (0..64).map(new).collect();
     let view = view_of(&store, &files[..32].iter().map(|file| (0, file)).collect::<Vec<_>>());
-    let current = parking_lot::RwLock::new((view, 32));
+    let current = RwLock::new((view, 32));
     let (is_done, lookups) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         for seed in 0..2 {
@@ -313,7 +313,7 @@ fn maps_are_merged_beside_readers() {
                 let mut number = seed;
                 while !is_done.load(Ordering::Relaxed) || lookups.load(Ordering::Relaxed) < 20_000 {
                     number = (number * 7_919 + 1) % (200 * 64);
-                    let (view, count) = current.read().clone();
+                    let (view, count) = current.read().unwrap().clone();
                     let file = number as usize % 64;
                     assert_eq!(is_candidate(&view, &key(number), &files[file]), file < count, "{number}");
                     lookups.fetch_add(1, Ordering::Relaxed);
@@ -321,16 +321,16 @@ fn maps_are_merged_beside_readers() {
             });
         }
         for file in &files[32..] {
-            let (view, count) = current.read().clone();
+            let (view, count) = current.read().unwrap().clone();
             let map = map_of(&view);
             let added = view.edited(ViewEdit::new().add_newest(0, file.clone())).unwrap();
-            *current.write() = (added.clone(), count + 1);
+            *current.write().unwrap() = (added.clone(), count + 1);
             // The map was written from the view before.
-            *current.write() = (added.with_maps(&[map]).unwrap(), count + 1);
+            *current.write().unwrap() = (added.with_maps(&[map]).unwrap(), count + 1);
         }
         is_done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(current.read().0.uncovered_files().count(), 1);
+    assert_eq!(current.read().unwrap().0.uncovered_files().count(), 1);
 }
 
 #[test]
