@@ -1,7 +1,7 @@
 //! Kinds behind one interface without type parameters.
 //!
-//! Policies and builders are so compiled once, and not for each kind. A kind that a program never configures is left
-//! out of it, because nothing refers to its code.
+//! So policies and builders are compiled once, and not for each kind. A kind that a program never configures is left out
+//! of it, because nothing refers to its code; nor does a program have what only other kinds need, such as the sort.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -13,7 +13,8 @@ use super::AnyShape;
 use super::kind::{BuildLimits, BuildResult, Kind, Updates};
 use super::payload::{BuiltPayload, StreamedPayload};
 use super::reason::FallbackReason;
-use crate::hash::{KeyHash, SORT_THREAD_BYTES};
+use super::shape::FilterShape;
+use crate::hash::{KeyHash, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with};
 use crate::ids::KindId;
 use crate::units::{BitsPerKey, Headroom};
 
@@ -39,12 +40,16 @@ pub(crate) struct KindTraits {
 }
 
 /// A configured [`Kind`] of any type. Plans passed to it must be its own.
-pub(crate) trait AnyKind: fmt::Debug + Send + Sync {
+pub(crate) trait AnyKind: Send + Sync {
     fn id(&self) -> KindId;
     fn name(&self) -> &'static str;
     fn traits(&self) -> KindTraits;
     /// Plans a filter of `keys` keys; a kind that grows is planned with `headroom`.
     fn plan(&self, keys: u64, headroom: Headroom) -> Result<Planned, FallbackReason>;
+    /// Partitions hashes for [`build`](Self::build) with spare memory; `false` if it would not help.
+    fn partition(&self, hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool;
+    /// Sorts hashes for [`build`](Self::build) and drops repetitions, unless the kind takes them in any order.
+    fn sort(&self, hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64);
     /// Builds the filter: of partitioned hashes if there is `spare` memory, else of sorted ones.
     fn build(
         &self,
@@ -86,6 +91,17 @@ impl<K: Kind> AnyKind for K {
         })
     }
 
+    fn partition(&self, hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool {
+        K::ACCEPTS_PARTITIONED_HASHES && partition_hashes(hashes, scratch, max_bytes)
+    }
+
+    fn sort(&self, hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) {
+        if !K::IS_STREAMED {
+            sort_with(hashes, scratch, max_bytes);
+            hashes.dedup();
+        }
+    }
+
     fn build(
         &self,
         plan: &AnyShape,
@@ -115,8 +131,14 @@ impl<K: Kind> AnyKind for K {
     }
 }
 
+impl fmt::Debug for dyn AnyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Returns a shape that the kind has planned.
 fn shape_of<K: Kind>(plan: &AnyShape) -> Option<&K::Shape> {
-    let shape: &dyn Any = plan.as_any();
-    shape.downcast_ref()
+    let shape: &dyn FilterShape = &**plan;
+    (shape as &dyn Any).downcast_ref()
 }

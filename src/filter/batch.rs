@@ -48,6 +48,17 @@ pub(crate) fn answers_ahead(
     }
 }
 
+/// Returns whether `probe` sets the bits of all `hashes`.
+pub(crate) fn all(hashes: &[KeyHash], probe: &mut dyn FnMut(&[KeyHash], &mut [u64])) -> bool {
+    // 16,384 keys at a time, because their answers take 2 KiB and stay in L1.
+    let mut matches = [0_u64; 1 << 8];
+    hashes.chunks(64 * matches.len()).all(|chunk| {
+        let matches = &mut matches[..chunk.len().div_ceil(64)];
+        probe(chunk, matches);
+        matches.iter().map(|word| word.count_ones() as usize).sum::<usize>() == chunk.len()
+    })
+}
+
 /// Packs up to 64 answers into a word: bit `i` is answer `i`.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of the loops above")]

@@ -50,7 +50,6 @@ pub mod xor;
 #[cfg(feature = "xor")]
 pub mod xor_plus;
 
-use core::any::Any;
 use core::ops::Deref;
 
 #[cfg(feature = "fuse")]
@@ -94,7 +93,7 @@ pub(crate) use crate::ids::KindId;
 macro_rules! any_shape {
     ($($(#[$only:meta])? $kind:ident($shape:ty): $id:ident,)+) => {
         /// The shape of a filter of any kind. It has the methods of [`FilterShape`].
-        #[derive(Clone, Debug)]
+        #[derive(Clone)]
         pub(crate) enum AnyShape {
             $($(#[$only])? $kind($shape),)+
             User(UserShape),
@@ -190,11 +189,6 @@ impl From<UserShape> for AnyShape {
 }
 
 impl AnyShape {
-    /// Returns the shape as its own type.
-    pub(crate) fn as_any(&self) -> &dyn Any {
-        &**self
-    }
-
     /// Returns the shape of a blocked Bloom filter: sets probe such filters together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }

@@ -1,14 +1,13 @@
 //! Payloads, under construction and finished.
 
 use alloc::boxed::Box;
-use core::fmt;
 
 use super::cache::HASHES_AHEAD;
 use crate::codec::AlignedBuffer;
 use crate::hash::KeyHash;
 
 /// A payload that accepts hashes in any order, possibly repeated.
-pub(crate) trait StreamedPayload: fmt::Debug + Send {
+pub(crate) trait StreamedPayload: Send {
     /// Inserts hashes, a few hundred at a time.
     fn insert_all(&mut self, hashes: &[KeyHash]);
 

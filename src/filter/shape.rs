@@ -3,7 +3,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::fmt;
 
 use super::batch;
 use super::encoded::{EncodedShape, ParamWords};
@@ -13,7 +12,7 @@ use crate::hash::KeyHash;
 /// The shape of one filter: the parameters that a probe needs in addition to the payload.
 ///
 /// Probes never fail and never read beyond the payload: if it is too short, they return "may be present".
-pub(crate) trait FilterShape: Any + fmt::Debug + Send + Sync {
+pub(crate) trait FilterShape: Any + Send + Sync {
     /// Decodes a shape and checks every field. The caller checks that the payload has the shape's length.
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError>
     where
@@ -51,13 +50,7 @@ pub(crate) trait FilterShape: Any + fmt::Debug + Send + Sync {
 
     /// Returns whether the filter contains all of `hashes`.
     fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
-        // 16,384 keys at a time, because their answers take 2 KiB and stay in L1.
-        let mut matches = [0_u64; 1 << 8];
-        hashes.chunks(64 * matches.len()).all(|chunk| {
-            let matches = &mut matches[..chunk.len().div_ceil(64)];
-            self.may_contain_batch(payload, chunk, matches);
-            matches.iter().map(|word| word.count_ones() as usize).sum::<usize>() == chunk.len()
-        })
+        batch::all(hashes, &mut |hashes, matches| self.may_contain_batch(payload, hashes, matches))
     }
 
     /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two

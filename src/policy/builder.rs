@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::report::stopwatch;
 use super::{BlockBuilder, BuildContext, BuildReport, BuiltFilter};
@@ -13,7 +14,7 @@ use crate::filter::{
     AnyKind, AnyShape, BuildLimits, BuiltPayload, KindId, MAX_KEYS, MAX_PAYLOAD_BYTES, Planned, RATE_KEYS,
     StreamedPayload,
 };
-use crate::hash::{KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SortScratch, partition_hashes, sort_with};
+use crate::hash::{KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SortScratch};
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
 use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
@@ -91,7 +92,7 @@ impl Rules {
 const CHEAP_TO_BUFFER: u64 = 1 << 16;
 
 /// The filter to build, and the facts that its block records.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Job {
     kind: Arc<dyn AnyKind>,
     rules: Rules,
@@ -171,7 +172,6 @@ impl Job {
     }
 }
 
-#[derive(Debug)]
 struct KindBuilder {
     job: Job,
     hasher: KeyHasher,
@@ -188,7 +188,6 @@ struct KindBuilder {
 
 /// If the number of keys is known, streamed kinds insert keys as they arrive. Otherwise hashes are buffered for
 /// `finish`.
-#[derive(Debug)]
 enum State {
     Streaming(Box<Streaming>),
     Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
@@ -199,7 +198,6 @@ enum State {
 const STAGED_KEYS: usize = 256;
 
 /// A filter that is built as keys arrive.
-#[derive(Debug)]
 struct Streaming {
     shape: AnyShape,
     stream: Box<dyn StreamedPayload>,
@@ -225,9 +223,7 @@ impl Streaming {
         if self.staged_keys == STAGED_KEYS {
             self.insert_staged();
         }
-        if let Some(staged) = self.staged.get_mut(self.staged_keys) {
-            *staged = hash;
-        }
+        self.staged[self.staged_keys] = hash;
         self.staged_keys += 1;
         self.last = Some(hash);
         self.distinct += 1;
@@ -255,7 +251,6 @@ impl Streaming {
 /// A cached estimate of the block's size, for kinds that are not streamed. Writers query it after every entry, and
 /// planning each time would cost as much as hashing the key. Planning a streamed kind is a division, so it is done when
 /// the size is queried, which is then exact.
-#[derive(Debug)]
 struct Estimate {
     bytes: u64,
     /// Key count at which to re-estimate: 1/64 more, so the estimate lags by at most 1.6 %. Never, for streamed kinds.
@@ -336,6 +331,12 @@ impl BlockBuilder for KindBuilder {
     }
 }
 
+impl fmt::Debug for KindBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KindBuilder").field("kind", &self.job.kind).field("keys", &self.added).finish_non_exhaustive()
+    }
+}
+
 impl KindBuilder {
     /// Adds the parts of a key that the previous key has not added.
     #[inline(never)]
@@ -390,37 +391,34 @@ impl KindBuilder {
 
 impl Job {
     /// Builds a filter from the buffered hashes.
-    fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
+    ///
+    /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting. If that
+    /// fails, for instance because of repeated keys, the hashes are sorted and repetitions removed.
+    fn build(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
         let buffer_bytes = (hashes.capacity() * size_of::<KeyHash>()) as u64;
-        // Bloom needs no sorting.
-        let is_streamed = self.kind.traits().is_streamed;
-        let mut built = if is_streamed { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };
+        // The sort has the whole budget: its copy is freed or reused before the construction takes memory.
+        let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
+        let mut scratch = SortScratch::of_threads(self.limits.threads);
+        let mut at_once = None;
+        if self.kind.partition(&mut hashes, &mut scratch, budget) {
+            let mut peak_bytes = scratch.bytes();
+            // The sort's copy becomes memory of the construction.
+            let spare = core::mem::take(&mut scratch).spare;
+            at_once = self.attempt(&hashes, &mut peak_bytes, Some(spare)).ok();
+            if let Some(built) = &mut at_once {
+                built.report.peak_build_bytes = peak_bytes;
+            }
+        }
+        let mut built = at_once.unwrap_or_else(|| {
+            self.kind.sort(&mut hashes, &mut scratch, budget);
+            let sort_bytes = scratch.bytes();
+            drop(scratch);
+            self.build_or_fall_back(&hashes, sort_bytes)
+        });
         if built.block.is_some() {
             built.report.peak_build_bytes += buffer_bytes;
         }
         built
-    }
-
-    /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting. If that
-    /// fails, for instance because of repeated keys, the hashes are sorted and repetitions removed.
-    fn build_sorted(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
-        // The sort has the whole budget: its copy is freed or reused before the construction takes memory.
-        let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
-        let mut scratch = SortScratch::of_threads(self.limits.threads);
-        if self.kind.traits().accepts_partitioned_hashes && partition_hashes(&mut hashes, &mut scratch, budget) {
-            let mut peak_bytes = scratch.bytes();
-            // The sort's copy becomes memory of the construction.
-            let spare = core::mem::take(&mut scratch).spare;
-            if let Ok(mut built) = self.attempt(&hashes, &mut peak_bytes, Some(spare)) {
-                built.report.peak_build_bytes = peak_bytes;
-                return built;
-            }
-        }
-        sort_with(&mut hashes, &mut scratch, budget);
-        hashes.dedup();
-        let sort_bytes = scratch.bytes();
-        drop(scratch);
-        self.build_or_fall_back(&hashes, sort_bytes)
     }
 
     /// Builds the requested filter, else a blocked Bloom filter, else none. `peak_bytes` is the peak so far.

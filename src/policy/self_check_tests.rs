@@ -121,7 +121,6 @@ fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
 #[derive(Clone, Debug)]
 struct DamagedBloom(BlockedBloomKind);
 
-#[derive(Debug)]
 struct DamagedBits(Box<dyn StreamedPayload>);
 
 impl Kind for DamagedBloom {

@@ -11,7 +11,7 @@ use super::batch::{functions_of_set, line_at, line_at_mut};
 use super::{ActiveRow, ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, in_line_bits};
 use crate::hash::KeyHash;
 
-functions_of_set!(#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]);
+functions_of_set!(all #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]);
 
 /// The low half of a hash, as a scalar and broadcast to all lanes.
 #[derive(Clone, Copy)]

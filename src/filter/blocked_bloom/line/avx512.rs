@@ -16,7 +16,7 @@ use super::{ActiveRows, ActiveSets, Candidate, Line, MULTIPLIERS, active_rows, a
 use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
 
-functions_of_set!(#[target_feature(
+functions_of_set!(all #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
 )]);
 

@@ -46,9 +46,10 @@ pub(super) fn count_ones(lines: &[Line]) -> u64 {
 }
 
 /// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `contains`, `test_eight` and `set`.
-/// The argument is the attribute that all of the set's functions carry.
+/// The arguments are whether the loops over keys have `all` copies or a `few`, and the attribute that all of the set's
+/// functions carry.
 macro_rules! functions_of_set {
-    ($(#[$features:meta])?) => {
+    ($copies:ident $(#[$features:meta])?) => {
         use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
         use crate::filter::cache::HASHES_AHEAD;
         use super::{MAX_PROBES, OpenShape, SetProbe};
@@ -98,13 +99,19 @@ macro_rules! functions_of_set {
         /// Sets bit `i % 64` of word `i / 64` of `matches` if hash `i` may be in its line.
         $(#[$features])?
         pub(super) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
-            with_constants!(probe_all(lines, probes, hashes, matches));
+            with_constants!($copies, probe_all(lines, probes, hashes, matches));
         }
 
         /// Sets the bits of all keys.
         $(#[$features])?
         pub(super) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
-            with_constants!(set_all(lines, probes, hashes));
+            // A payload that is being built is aligned, so that no line is split.
+            match (probes <= 8, prefetch_distance(lines.len())) {
+                (true, 0) => set_all::<1, 0>(lines, probes, hashes),
+                (true, _) => set_all::<1, LINES_AHEAD>(lines, probes, hashes),
+                (false, 0) => set_all::<2, 0>(lines, probes, hashes),
+                (false, _) => set_all::<2, LINES_AHEAD>(lines, probes, hashes),
+            }
         }
 
         $(#[$features])?
@@ -119,50 +126,33 @@ macro_rules! functions_of_set {
             if DISTANCE > 0 {
                 hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
             }
-            let mut groups = 0;
-            // While there are 64 keys to test and 64 to prefetch, the inner loops have fixed lengths. The compiler
-            // unrolls them and writes each word of answers once.
-            let full = hashes.as_chunks::<64>().0.iter().zip(upcoming.as_chunks::<64>().0);
-            for ((group, ahead), word) in full.zip(&mut *matches) {
+            let (eights, last) = hashes.as_chunks::<8>();
+            let mut ahead = upcoming.as_chunks::<8>().0.iter();
+            // The loop over a word's eights has no fixed length: unrolled, it would be six times as long, and no faster.
+            for (word, eights) in eights.chunks(8).enumerate() {
                 let mut bits = 0_u64;
-                for (i, (eight, ahead)) in group.as_chunks::<8>().0.iter().zip(ahead.as_chunks::<8>().0).enumerate() {
-                    if DISTANCE > 0 {
+                for (i, eight) in eights.iter().enumerate() {
+                    if DISTANCE > 0 && let Some(ahead) = ahead.next() {
                         ahead.iter().for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
                     }
                     bits |= u64::from(lanes.test_eight(lines, eight)) << (8 * i);
                 }
-                *word = bits;
-                groups += 1;
+                matches[word] = bits;
             }
-            // The last keys, with variable lengths. They still prefetch the keys ahead of them.
-            let rest = hashes[groups * 64..].chunks(64).zip(&mut matches[groups..]);
-            let mut ahead = upcoming[(groups * 64).min(upcoming.len())..].iter();
-            for (group, word) in rest {
-                if DISTANCE > 0 {
-                    ahead.by_ref().take(64).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
-                }
-                let (eights, last) = group.as_chunks::<8>();
-                let mut bits = 0_u64;
-                for (i, eight) in eights.iter().enumerate() {
-                    bits |= u64::from(lanes.test_eight(lines, eight)) << (8 * i);
-                }
-                for (i, &hash) in last.iter().enumerate() {
-                    bits |= u64::from(lanes.contains(line_at(lines, hash), hash)) << (8 * eights.len() + i);
-                }
-                *word = bits;
+            if !last.is_empty() {
+                let test = |&hash: &KeyHash| lanes.contains(line_at(lines, hash), hash);
+                let bits = last.iter().rev().fold(0, |bits, hash| bits << 1 | u64::from(test(hash)));
+                let (word, byte) = (eights.len() / 8, eights.len() % 8);
+                matches[word] = if byte == 0 { bits } else { matches[word] | bits << (8 * byte) };
             }
         }
 
         $(#[$features])?
-        fn set_all<const ROUNDS: usize, const DISTANCE: usize, const SPLIT: bool>(
-            lines: &mut [Line],
-            probes: u8,
-            hashes: &[KeyHash],
-        ) {
+        fn set_all<const ROUNDS: usize, const DISTANCE: usize>(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
             let lanes = Lanes::<ROUNDS>::new(probes);
             let upcoming = hashes.get(DISTANCE..).unwrap_or_default();
             if DISTANCE > 0 {
-                hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
+                hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<false>(lines, hash));
             }
             let mut groups = 0;
             for (eight, ahead) in hashes.as_chunks::<8>().0.iter().zip(upcoming.as_chunks::<8>().0) {
@@ -172,7 +162,7 @@ macro_rules! functions_of_set {
                 }
                 for (hash, &next) in eight.iter().zip(ahead) {
                     if DISTANCE > 0 {
-                        prefetch_at::<SPLIT>(lines, next);
+                        prefetch_at::<false>(lines, next);
                     }
                     lanes.set(line_at_mut(lines, *hash), hash);
                 }
@@ -195,16 +185,24 @@ macro_rules! functions_of_set {
 /// Calls a loop compiled for constant rounds, prefetch distance and alignment: a probe takes one to two nanoseconds,
 /// and testing these inside the loop would add to that. An unaligned line straddles two cache lines, and both are
 /// prefetched.
+///
+/// The `few` copies of portable code, which takes several times as long, always prefetch as for unaligned lines.
 macro_rules! with_constants {
-    ($kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{
+    (few, $kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {
+        if $probes <= 8 {
+            $kernel::<1, LINES_AHEAD, true>($lines, $probes, $($argument),*)
+        } else {
+            $kernel::<2, LINES_AHEAD, true>($lines, $probes, $($argument),*)
+        }
+    };
+    (all, $kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{
         let is_split = $lines.as_ptr().align_offset(64) != 0;
         match ($probes <= 8, prefetch_distance($lines.len()), is_split) {
             (true, 0, _) => $kernel::<1, 0, false>($lines, $probes, $($argument),*),
             (true, _, false) => $kernel::<1, LINES_AHEAD, false>($lines, $probes, $($argument),*),
             (true, _, true) => $kernel::<1, LINES_AHEAD, true>($lines, $probes, $($argument),*),
             (false, 0, _) => $kernel::<2, 0, false>($lines, $probes, $($argument),*),
-            (false, _, false) => $kernel::<2, LINES_AHEAD, false>($lines, $probes, $($argument),*),
-            (false, _, true) => $kernel::<2, LINES_AHEAD, true>($lines, $probes, $($argument),*),
+            (false, _, _) => $kernel::<2, LINES_AHEAD, true>($lines, $probes, $($argument),*),
         }
     }};
 }

@@ -11,7 +11,7 @@ use super::{ActiveRow, ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, co
 use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
 
-functions_of_set!(#[target_feature(enable = "neon")]);
+functions_of_set!(all #[target_feature(enable = "neon")]);
 
 /// The bits of one key in its line, for keys of `ROUNDS` rounds of lanes.
 #[derive(Clone, Copy)]

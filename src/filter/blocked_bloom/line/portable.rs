@@ -7,7 +7,7 @@ use super::{ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, i
 use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
 
-functions_of_set!();
+functions_of_set!(few);
 
 /// The bits of one key, for keys of `ROUNDS` rounds of eight lanes.
 #[derive(Clone, Copy)]

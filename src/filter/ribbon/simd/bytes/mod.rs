@@ -15,12 +15,6 @@ macro_rules! operations {
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
 pub(crate) mod avx2;
-/// Uses the 32 lanes of AVX2: with 64, a build takes 1 to 2 % less time, but every operation needs a second
-/// implementation.
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-pub(crate) mod avx512 {
-    pub(crate) use super::avx2::Avx2 as Avx512;
-}
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 pub(crate) mod neon;
 

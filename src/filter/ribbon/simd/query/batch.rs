@@ -34,7 +34,7 @@ pub(super) unsafe fn may_contain_batch<K: Kernel>(view: FilterView<'_>, hashes: 
     unsafe {
         if first.slots > u32::MAX.into() {
             // The vectors of keys hold slot numbers in 32 bits.
-            batch::answers(hashes, matches, |hash| driver::may_contain::<K>(view, hash));
+            batch::answers(hashes, matches, |hash| super::may_contain(view, hash));
         } else if *bumping > 0 {
             Batch::<true> { view, layer: first }.run::<K>(hashes, matches);
         } else {
@@ -80,14 +80,16 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         unsafe {
             match (usize::from(self.view.filter.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
-                (4..=COLUMNS_AT_ONCE, 0) => self.run_as::<K, true, false>(hashes, matches),
-                (5..=COLUMNS_AT_ONCE, _) => self.run_as::<K, true, true>(hashes, matches),
+                (4..=COLUMNS_AT_ONCE, 0) if K::HAS_COPIES && BUMPING => self.run_as::<K, true, false>(hashes, matches),
+                (4..=COLUMNS_AT_ONCE, 0) | (5..=COLUMNS_AT_ONCE, _) if K::HAS_COPIES => {
+                    self.run_as::<K, true, true>(hashes, matches);
+                }
                 _ => self.run_as::<K, false, true>(hashes, matches),
             }
         }
     }
 
-    /// If `NARROW`, every block has four to eight columns. If `MIXED`, the lower blocks have one column less.
+    /// If `NARROW`, every block has four to eight columns. If `MIXED`, the lower blocks may have one column less.
     ///
     /// # Safety
     ///

@@ -82,6 +82,9 @@ impl Equation {
 
 /// The operation that each instruction set implements.
 pub(super) trait Kernel {
+    /// Whether the loop over many keys has copies for the usual numbers of columns. Each takes some kilobytes.
+    const HAS_COPIES: bool = true;
+
     /// Arranges the lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them. By default in
     /// the order of [`Fours`]: the first four, and in bits 4 to 7 the last four. A set with another order overrides
     /// this.

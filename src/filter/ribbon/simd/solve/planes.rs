@@ -5,6 +5,7 @@
 //! both.
 
 use super::BlockColumns;
+use crate::filter::ribbon::columns::MAX_COLUMNS;
 use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, Planes};
 use crate::filter::ribbon::simd::sweep::Echelon;
 
@@ -12,6 +13,12 @@ use crate::filter::ribbon::simd::sweep::Echelon;
 const SLOTS_AT_ONCE: usize = 4;
 
 const GROUPS: usize = 64 / SLOTS_AT_ONCE;
+
+/// The most bytes of a result.
+const RESULT_BYTES: usize = MAX_COLUMNS as usize / 8;
+
+/// The result bits of a block's slots; as many planes as the columns need are in use.
+type Values = Planes<RESULT_BYTES, 64>;
 
 /// A byte for each slot of a block.
 #[derive(Clone, Copy)]
@@ -92,62 +99,51 @@ static MASKS: [GroupMasks; GROUPS] = {
 };
 
 /// A block of the echelon form, with zeros for slots without a pivot.
-struct LoadedBlock<const R: usize> {
+struct LoadedBlock {
     words: [u64; 64],
     rows: Planes<8, 64>,
-    results: Planes<R, 64>,
+    results: Values,
 }
 
 /// # Safety
 ///
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
-pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
-    // SAFETY: the caller promises it.
-    unsafe {
-        match columns {
-            ..=8 => solve_results::<V, 1>(echelon, columns, visit),
-            9..=16 => solve_results::<V, 2>(echelon, columns, visit),
-            _ => solve_results::<V, 4>(echelon, columns, visit),
-        }
-    }
-}
-
-/// Solves `R` times eight columns.
-#[inline(always)]
-unsafe fn solve_results<V: ByteVector, const R: usize>(
+pub(super) unsafe fn solve<V: ByteVector>(
     echelon: &Echelon,
     columns: usize,
     mut visit: impl FnMut(usize, &BlockColumns),
 ) {
     let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
-    let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
+    // Not a constant of copies of the code, of which it would make three: it takes no longer to count.
+    let bytes = columns.div_ceil(8).min(RESULT_BYTES);
+    let mut blocks = [const { LoadedBlock::EMPTY }; 2];
     let mut words = BlockColumns::default();
     // SAFETY: the caller promises it.
-    unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
+    unsafe { blocks[last % 2].load::<V>(echelon, Some(last), bytes) };
     let mut sums = blocks[last % 2].results.clone();
     for block in (0..=last).rev() {
-        let mut values = Planes::<R, 64>::default();
+        let mut values = Values::default();
         // SAFETY: the caller promises it.
         unsafe {
-            blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1));
+            blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1), bytes);
             let (here, left) = (&blocks[block % 2], &blocks[(block + 1) % 2]);
             for pair in (0..GROUPS / 2).rev() {
-                solve_group::<V, R, 1>(pair, here, left, &mut sums, &mut values);
-                solve_group::<V, R, 0>(pair, here, left, &mut sums, &mut values);
+                solve_group::<V, 1>(pair, here, left, &mut sums.0[..bytes], &mut values);
+                solve_group::<V, 0>(pair, here, left, &mut sums.0[..bytes], &mut values);
             }
-            transpose::<V, R>(&values, columns, &mut words);
+            transpose::<V>(&values, columns, &mut words);
         }
         visit(block, &words);
     }
 }
 
-impl<const R: usize> LoadedBlock<R> {
-    const EMPTY: Self = Self { words: [0; 64], rows: Planes([[0; 64]; 8]), results: Planes([[0; 64]; R]) };
+impl LoadedBlock {
+    const EMPTY: Self = Self { words: [0; 64], rows: Planes([[0; 64]; 8]), results: Planes([[0; 64]; RESULT_BYTES]) };
 
     /// Loads a block; `None` loads one without pivots.
     #[inline(always)]
-    unsafe fn load<V: ByteVector>(&mut self, echelon: &Echelon, block: Option<usize>) {
+    unsafe fn load<V: ByteVector>(&mut self, echelon: &Echelon, block: Option<usize>, bytes: usize) {
         let Some(block) = block else {
             *self = Self::EMPTY;
             return;
@@ -156,7 +152,7 @@ impl<const R: usize> LoadedBlock<R> {
         for (slot, (word, row)) in self.words.iter_mut().zip(rows).enumerate() {
             *word = row & (occupied >> slot & 1).wrapping_neg();
         }
-        for (byte, plane) in self.results.0.iter_mut().enumerate() {
+        for (byte, plane) in self.results.0.iter_mut().take(bytes).enumerate() {
             for (slot, (out, result)) in plane.iter_mut().zip(results).enumerate() {
                 *out = (result >> (byte * 8)) as u8 & ((occupied >> slot & 1) as u8).wrapping_neg();
             }
@@ -179,18 +175,17 @@ impl<const R: usize> LoadedBlock<R> {
 
 /// Solves group `pair * 2 + ODD`, whose `sums` are complete except for the group itself.
 #[inline(always)]
-unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
+unsafe fn solve_group<V: ByteVector, const ODD: usize>(
     pair: usize,
-    here: &LoadedBlock<R>,
-    left: &LoadedBlock<R>,
-    sums: &mut Planes<R, 64>,
-    values: &mut Planes<R, 64>,
+    here: &LoadedBlock,
+    left: &LoadedBlock,
+    sums: &mut [[u8; 64]],
+    values: &mut Values,
 ) {
     let group = pair * 2 + ODD;
     let masks = &MASKS[group % GROUPS];
     let solved = &SOLVED[here.links(group) % 64];
-    for byte in 0..R {
-        let (sums, values) = (&mut sums.0[byte], &mut values.0[byte]);
+    for ((sums, values), begun) in sums.iter_mut().zip(&mut values.0).zip(&left.results.0) {
         // SAFETY: the caller promises it.
         unsafe {
             let sixteen = V::table(&sums.as_chunks::<16>().0[group / SLOTS_AT_ONCE % 4]);
@@ -199,14 +194,14 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
             let other = V::look_up(sixteen, V::table(third)).xor(V::look_up(sixteen, V::table(fourth)));
             let subsets = V::look_up(half.xor(other), V::table(solved));
             for at in (0..64).step_by(V::LANES) {
-                let row_of = |block: &LoadedBlock<R>, mask: &BlockBytes| {
+                let row_of = |block: &LoadedBlock, mask: &BlockBytes| {
                     V::load(&block.rows.0[pair % 8][at..]).and(V::load(&mask.0[at..]))
                 };
                 let bits = row_of(here, &masks.here).or(row_of(left, &masks.left));
                 let bits = if ODD == 1 { bits.upper_half() } else { bits };
                 // The group's own positions restart with the results of the block to the left; the others keep their
                 // sums.
-                let begun = V::load(&left.results.0[byte][at..]);
+                let begun = V::load(&begun[at..]);
                 let kept = V::load(&sums[at..]).xor(begun).and(V::load(&masks.others.0[at..]));
                 kept.xor(begun).xor(V::look_up(subsets, bits)).store(&mut sums[at..]);
                 let value = V::look_up(subsets, V::load(&masks.own.0[at..]));
@@ -218,9 +213,9 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
 
 /// Transposes the values: bit `c` of all slots becomes word `c`.
 #[inline(always)]
-unsafe fn transpose<V: ByteVector, const R: usize>(values: &Planes<R, 64>, columns: usize, words: &mut BlockColumns) {
+unsafe fn transpose<V: ByteVector>(values: &Values, columns: usize, words: &mut BlockColumns) {
     words[..columns].fill(0);
-    for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0) {
+    for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0).take(columns.div_ceil(8)) {
         for at in (0..64).step_by(V::LANES) {
             // SAFETY: the caller promises it.
             let (low, high) = unsafe {

@@ -79,8 +79,8 @@ impl Sweep for Avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
-        if started <= 64 { block.sweep_eight::<R, 1>() } else { block.sweep_eight::<R, VECTORS>() }
+    unsafe fn sweep(block: &mut Block<'_>, started: usize) -> bool {
+        if started <= 64 { block.sweep_eight::<1>() } else { block.sweep_eight::<VECTORS>() }
     }
 }
 
@@ -109,7 +109,7 @@ impl Block<'_> {
     /// Sweeps eight slots, a *group*, through the first `K` vectors of lanes. Returns whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn sweep_eight<const R: usize, const K: usize>(&mut self) -> bool {
+    fn sweep_eight<const K: usize>(&mut self) -> bool {
         let existing = self.existing();
         let bits = self.started_bits::<K>();
         let mut needs = bits.map(|bits| _mm512_and_si512(bits, existing.slots));
@@ -122,13 +122,13 @@ impl Block<'_> {
         let reduction = product(inverse(needed), existing.reduction);
         let of_group = |planes, existing| product(transposed(with_chosen::<K>(planes, &choice, existing)), reduction);
         let rows = of_group(&self.pending.rows.0, existing.rows);
-        let results = of_group(&self.pending.results.0[..R], existing.results);
+        let results = of_group(&self.pending.results.0[..self.result_bytes], existing.results);
         let again = of_later_slots(word(needed_existing), word(needed_chosen), choice.slots);
         let stored = |reduced, existing| {
             transposed(_mm512_xor_si512(reduced, product(transposed(existing), _mm512_set1_epi64(again.cast_signed()))))
         };
         self.set_pivots(choice.slots, stored(rows, existing.rows), stored(results, existing.results));
-        self.add_pivots::<R, K>(&needs, rows, results)
+        self.add_pivots(&needs, rows, results)
     }
 
     /// Loads the existing pivots.
@@ -216,17 +216,12 @@ impl Block<'_> {
     /// Adds to each row the pivots that it needs, whose bytes are transposed. Returns whether no row has bits left.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
-    fn add_pivots<const R: usize, const K: usize>(
-        &mut self,
-        needs: &[__m512i; K],
-        rows: __m512i,
-        results: __m512i,
-    ) -> bool {
+    fn add_pivots<const K: usize>(&mut self, needs: &[__m512i; K], rows: __m512i, results: __m512i) -> bool {
         let mut left = _mm512_setzero_si512();
         for (plane, matrix) in self.pending.rows.0.iter_mut().zip(words(rows)) {
             left = _mm512_or_si512(left, add(plane, needs, matrix));
         }
-        for (plane, matrix) in self.pending.results.0.iter_mut().take(R).zip(words(results)) {
+        for (plane, matrix) in self.pending.results.0.iter_mut().take(self.result_bytes).zip(words(results)) {
             add(plane, needs, matrix);
         }
         _mm512_test_epi8_mask(left, left) == 0

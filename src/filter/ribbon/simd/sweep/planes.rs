@@ -54,7 +54,7 @@ pub(super) trait Sweep {
     /// # Safety
     ///
     /// The CPU must have the set.
-    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool;
+    unsafe fn sweep(block: &mut Block<'_>, started: usize) -> bool;
 }
 
 impl<V: ByteVector> Sweep for V {
@@ -65,18 +65,18 @@ impl<V: ByteVector> Sweep for V {
     const LANES: usize = 32;
 
     #[inline(always)]
-    unsafe fn sweep<const R: usize>(block: &mut Block<'_>, started: usize) -> bool {
+    unsafe fn sweep(block: &mut Block<'_>, started: usize) -> bool {
         // SAFETY: the caller promises it.
         unsafe {
             // The number of vectors is a constant in each arm, so that the loops over them are unrolled and stay in
             // registers. With NEON's 16 lanes, odd numbers above 4 are rounded up to limit the number of copies.
             match started.div_ceil(V::LANES) {
-                0 | 1 => block.sweep::<V, R, 1>(),
-                2 => block.sweep::<V, R, 2>(),
-                3 => block.sweep::<V, R, 3>(),
-                4 => block.sweep::<V, R, 4>(),
-                5 | 6 if V::LANES < 32 => block.sweep::<V, R, 6>(),
-                _ if V::LANES < 32 => block.sweep::<V, R, 8>(),
+                0 | 1 => block.sweep::<V, 1>(),
+                2 => block.sweep::<V, 2>(),
+                3 => block.sweep::<V, 3>(),
+                4 => block.sweep::<V, 4>(),
+                5 | 6 if V::LANES < 32 => block.sweep::<V, 6>(),
+                _ if V::LANES < 32 => block.sweep::<V, 8>(),
                 _ => false,
             }
         }
@@ -91,20 +91,7 @@ pub(super) unsafe fn sweep<S: Sweep>(bucket: Bucket<'_>) -> Option<u8> {
     if bucket.pending.len > MAX_LANES {
         return portable::sweep(bucket);
     }
-    // SAFETY: the caller promises it.
-    unsafe {
-        match bucket.result_bytes {
-            0 | 1 => sweep_results::<S, 1>(bucket),
-            2 => sweep_results::<S, 2>(bucket),
-            _ => sweep_results::<S, 4>(bucket),
-        }
-    }
-}
-
-/// Sweeps with results of `R` bytes. `R` is a constant so that the loops over result planes are unrolled.
-#[inline(always)]
-unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<u8> {
-    let Bucket { pending, echelon, first_block, chosen, .. } = bucket;
+    let Bucket { pending, echelon, first_block, result_bytes, chosen } = bucket;
     let count = pending.len;
     let mut first = offset_of(pending.equations[..count].first()?) / S::SLOTS_AT_ONCE * S::SLOTS_AT_ONCE;
     // SAFETY: the caller promises it.
@@ -119,7 +106,7 @@ unsafe fn sweep_results<S: Sweep, const R: usize>(bucket: Bucket<'_>) -> Option<
             started += 1;
         }
         // SAFETY: the caller promises it.
-        let is_spent = unsafe { S::sweep::<R>(&mut Block { pending, pivots, chosen, first }, started) };
+        let is_spent = unsafe { S::sweep(&mut Block { pending, pivots, chosen, result_bytes, first }, started) };
         is_swept = is_spent && started == count;
         first += S::SLOTS_AT_ONCE;
     }
@@ -178,6 +165,9 @@ pub(super) struct Block<'a> {
     pub(super) pending: &'a mut Pending,
     pub(super) pivots: PivotBlock<'a>,
     pub(super) chosen: &'a mut ChosenPivots,
+    /// The bytes of a result that are in use. Not a constant of copies of the code, of which it would make three: it
+    /// takes no longer to count them.
+    pub(super) result_bytes: usize,
     /// The first slot, counted from the left of the bucket.
     pub(super) first: u8,
 }
@@ -196,12 +186,12 @@ struct Eliminated {
 impl Block<'_> {
     /// Sweeps the block's slots through the first `K` vectors of lanes. Returns whether no row has bits left.
     #[inline(always)]
-    unsafe fn sweep<V: ByteVector, const R: usize, const K: usize>(&mut self) -> bool {
+    unsafe fn sweep<V: ByteVector, const K: usize>(&mut self) -> bool {
         // SAFETY: the caller promises it.
         unsafe {
             let (bits, columns) = self.gather::<V, K>();
-            let eliminated = self.eliminate::<R>(columns, K * V::LANES > 64);
-            self.apply::<V, R, K>(bits, &eliminated)
+            let eliminated = self.eliminate(columns, K * V::LANES > 64);
+            self.apply::<V, K>(bits, &eliminated)
         }
     }
 
@@ -233,18 +223,18 @@ impl Block<'_> {
     /// Finds the pivots of the block's slots. `columns` holds the lanes that have each slot's bit. If at most 64 lanes
     /// are in use, `is_wide` is false, and the second word, which is empty, is skipped.
     #[inline(always)]
-    fn eliminate<const R: usize>(&mut self, mut columns: [LaneSet; SLOTS_AT_ONCE], is_wide: bool) -> Eliminated {
+    fn eliminate(&mut self, mut columns: [LaneSet; SLOTS_AT_ONCE], is_wide: bool) -> Eliminated {
         let mut eliminated = Eliminated { rows: [0; SLOTS_AT_ONCE], results: [0; SLOTS_AT_ONCE], links: 0 };
-        self.eliminate_slot::<R, 0>(&mut columns, is_wide, &mut eliminated);
-        self.eliminate_slot::<R, 1>(&mut columns, is_wide, &mut eliminated);
-        self.eliminate_slot::<R, 2>(&mut columns, is_wide, &mut eliminated);
-        self.eliminate_slot::<R, 3>(&mut columns, is_wide, &mut eliminated);
+        self.eliminate_slot::<0>(&mut columns, is_wide, &mut eliminated);
+        self.eliminate_slot::<1>(&mut columns, is_wide, &mut eliminated);
+        self.eliminate_slot::<2>(&mut columns, is_wide, &mut eliminated);
+        self.eliminate_slot::<3>(&mut columns, is_wide, &mut eliminated);
         eliminated
     }
 
     /// Finds the pivot of the block's slot `INDEX`, and eliminates it from the later `columns`.
     #[inline(always)]
-    fn eliminate_slot<const R: usize, const INDEX: usize>(
+    fn eliminate_slot<const INDEX: usize>(
         &mut self,
         columns: &mut [LaneSet; SLOTS_AT_ONCE],
         is_wide: bool,
@@ -256,7 +246,7 @@ impl Block<'_> {
             row >> first
         } else {
             let Some(lane) = highest(&columns[INDEX], is_wide) else { return };
-            self.choose::<R, INDEX>(lane, columns, eliminated);
+            self.choose::<INDEX>(lane, columns, eliminated);
             let mut later = 0;
             for after in INDEX + 1..SLOTS_AT_ONCE {
                 later |= has(&columns[after], lane) << after;
@@ -282,7 +272,7 @@ impl Block<'_> {
     /// Makes the row in `lane` the pivot of the block's slot `INDEX`, after adding the earlier pivots that it needs.
     /// The planes are not reduced yet: `apply` changes them once, for all four slots.
     #[inline(always)]
-    fn choose<const R: usize, const INDEX: usize>(
+    fn choose<const INDEX: usize>(
         &mut self,
         lane: usize,
         columns: &[LaneSet; SLOTS_AT_ONCE],
@@ -291,7 +281,7 @@ impl Block<'_> {
         let lane = lane % MAX_LANES;
         let mut row = u64::from_le_bytes(self.pending.rows.0.each_ref().map(|plane| plane[lane]));
         let mut result = 0;
-        for (byte, plane) in self.pending.results.0.iter().take(R).enumerate() {
+        for (byte, plane) in self.pending.results.0.iter().take(self.result_bytes).enumerate() {
             result |= u32::from(plane[lane]) << (byte * 8);
         }
         for before in 0..INDEX {
@@ -306,11 +296,7 @@ impl Block<'_> {
 
     /// Adds to each row the pivots that it needs. Returns whether no row has bits left.
     #[inline(always)]
-    unsafe fn apply<V: ByteVector, const R: usize, const K: usize>(
-        &mut self,
-        mut bits: [V; K],
-        eliminated: &Eliminated,
-    ) -> bool {
+    unsafe fn apply<V: ByteVector, const K: usize>(&mut self, mut bits: [V; K], eliminated: &Eliminated) -> bool {
         // SAFETY: the caller promises it.
         unsafe {
             let needs = V::table(&NEEDS[eliminated.links % 64]);
@@ -323,7 +309,7 @@ impl Block<'_> {
             for (plane, sums) in self.pending.rows.0.iter_mut().zip(&V::sums(eliminated.rows)) {
                 left = left.or(add::<V, K>(plane, sums, &bits));
             }
-            for (byte, plane) in self.pending.results.0.iter_mut().take(R).enumerate() {
+            for (byte, plane) in self.pending.results.0.iter_mut().take(self.result_bytes).enumerate() {
                 let bytes = eliminated.results.map(|result| (result >> (byte * 8)) as u8);
                 add::<V, K>(plane, &sums_of_bytes(bytes), &bits);
             }
