@@ -62,7 +62,7 @@ fn main() {
         ("a changed seed", 2, plain(1, 0), block(1, 0)),
     ] {
         let is_absent = |key: &[u8; 4]| plain_bits(seed, *key).any(|(byte, bit)| bytes[byte] & bit == 0);
-        let filter = filters(seed).load(sstfilter, FileId::from_fingerprint(0));
+        let filter = filters(seed).load(Some(sstfilter), FileId::from_fingerprint(0));
         let lost = keys(0).filter(|key| filter.probe(key).is_absent()).count();
         let reason = filter.problem().map(BlockError::to_string).unwrap_or_default();
         println!("{accident:22} {:>18} {lost:>10}   {reason}", keys(0).filter(is_absent).count());
