@@ -1,6 +1,6 @@
 //! Filters of one hash that answer as one: a key may be present if one of them may contain it.
 //!
-//! A filter cannot grow, because it does not store its keys. What it lacks is in another one beside it:
+//! A filter cannot grow, because it does not store its keys. A second one beside it takes the keys that it lacks:
 //!
 //! | type | parts | for |
 //! |---|---|---|
