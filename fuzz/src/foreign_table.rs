@@ -2,7 +2,8 @@
 //! inputs reach the code behind the checksums.
 
 use bytes::Bytes;
-use sstfilter_interop::{BlockState, Error, KeyBatch, Part, Probe, Table};
+use sstfilter::Probe;
+use sstfilter_interop::{BlockState, Error, ForeignTable, KeyBatch, Part};
 
 use crate::random::Random;
 
@@ -16,7 +17,7 @@ const ROCKSDB_FOOTER_BYTES: usize = 53;
 
 /// Opens a table and exercises it in every way.
 pub fn exercise(bytes: &[u8]) {
-    let Ok(table) = Table::open(Bytes::copy_from_slice(bytes)) else { return };
+    let Ok(table) = ForeignTable::open(Bytes::copy_from_slice(bytes)) else { return };
     // For tables that name no comparator, such as LevelDB's, whose order cannot be forged.
     let table = table.with_comparator("leveldb.BytewiseComparator").with_unchecked_filter();
     let _ = (table.engine(), table.format_version(), table.checksum_type(), table.has_range_tombstones());
@@ -43,7 +44,7 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 /// Checks that single probes and batches agree. Returns the number of absent keys.
-fn probe(table: &Table<Bytes>, keys: &[Vec<u8>]) -> u64 {
+fn probe(table: &ForeignTable<Bytes>, keys: &[Vec<u8>]) -> u64 {
     let strangers: [&[u8]; 5] = [b"", b"key", b"\0\0\0\0\0\0\0\0", b"\xff\xff", b"00012345"];
     let batch = KeyBatch::new(keys.iter().map(Vec::as_slice).chain(strangers));
     let answers = table.probe_batch(&batch);
@@ -98,7 +99,7 @@ fn change_some_bytes(bytes: &mut [u8], random: &mut Random) {
 /// Repairs each checksum with the value that the reader expects.
 pub fn seal(bytes: &mut [u8]) {
     for _ in 0..MAX_SEALS {
-        let wrong = match Table::open(Bytes::copy_from_slice(bytes)) {
+        let wrong = match ForeignTable::open(Bytes::copy_from_slice(bytes)) {
             Err(Error::Checksum { part: Part::Footer, found, .. }) => {
                 let start = bytes.len() - ROCKSDB_FOOTER_BYTES + 5;
                 vec![(start, found)]
@@ -146,7 +147,7 @@ fn metaindex_bytes(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, Table, checksum_of, exercise, seal};
+    use super::{Bytes, ForeignTable, checksum_of, exercise, seal};
 
     #[test]
     fn a_table_that_is_changed_and_sealed_again_has_only_right_checksums() {
@@ -159,7 +160,7 @@ mod tests {
             bytes[20] ^= 0x10;
             seal(&mut bytes);
             assert_ne!(bytes[21..], original[21..], "{file}");
-            let table = Table::open(Bytes::from(bytes.clone())).expect("a table");
+            let table = ForeignTable::open(Bytes::from(bytes.clone())).expect("a table");
             assert_eq!(table.verify().blocks.iter().filter_map(checksum_of).count(), 0, "{file}");
             exercise(&bytes);
         }

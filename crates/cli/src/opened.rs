@@ -36,7 +36,7 @@ pub(crate) enum Opened {
 }
 
 /// A table of another engine, in a file or in memory.
-pub(crate) type ForeignTable = sstfilter_interop::Table<Box<dyn RandomAccess>>;
+pub(crate) type ForeignTable = sstfilter_interop::ForeignTable<Box<dyn RandomAccess>>;
 
 /// Why a file was not opened.
 #[derive(Debug)]
@@ -380,7 +380,7 @@ mod tests {
     //! The failures guarded against: a manifest of megabytes that is read for each of ten thousand tables, and a table
     //! of gigabytes whose keys are all read although its filter is not probed.
 
-    use sstfilter_interop::Probe;
+    use sstfilter::Probe;
 
     use std::fs;
 

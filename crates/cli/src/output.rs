@@ -304,8 +304,9 @@ mod tests {
             ("leveldb/6000-keys.ldb", Some("idb_cmp1")),
             ("pebble/v8-bloom.sst", None),
         ] {
-            let table = sstfilter_interop::Table::open(std::fs::File::open(format!("../interop/fixtures/{fixture}"))?)?;
-            let table = comparator.into_iter().fold(table, sstfilter_interop::Table::with_comparator);
+            let table =
+                sstfilter_interop::ForeignTable::open(std::fs::File::open(format!("../interop/fixtures/{fixture}"))?)?;
+            let table = comparator.into_iter().fold(table, sstfilter_interop::ForeignTable::with_comparator);
             messages.push(table.try_probe(b"").unwrap_err().to_string());
         }
         Ok(messages)

@@ -281,7 +281,7 @@ impl FileVerdict {
         self.filter_not_asked = report.keys_unchecked.as_ref().map(in_options);
     }
 
-    fn add_lost(&mut self, report: &sstfilter_interop::VerifyReport) {
+    fn add_lost(&mut self, report: &sstfilter_interop::ForeignReport) {
         if let Some(example) = report.lost_examples.first() {
             let (lost, checked) = (units::grouped(report.keys_lost), units::grouped(report.keys_checked));
             let example = Text(example.clone());

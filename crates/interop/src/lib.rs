@@ -2,16 +2,17 @@
 //!
 //! # Tables
 //!
-//! [`Table::open`] recognizes an engine's table by its last bytes, and reads its footer, metaindex and properties.
-//! [`Table::probe`] then probes the filter for a user key. It returns [`Probe::Absent`] only if the engine itself would
-//! not search the table, every checksum on the way holds, and all options of the table are known. If the filter cannot
-//! be used, the answer is [`Probe::Unusable`], and [`Table::try_probe`] returns the reason.
+//! [`ForeignTable::open`] recognizes an engine's table by its last bytes, and reads its footer, metaindex and
+//! properties. [`ForeignTable::probe`] then probes the filter for a user key. It returns [`Probe::Absent`] only if the
+//! engine itself would not search the table, every checksum on the way holds, and all options of the table are known.
+//! If the filter cannot be used, the answer is [`Probe::Unusable`], and [`ForeignTable::try_probe`] returns the reason.
 //!
 //! ```
-//! use sstfilter_interop::{Engine, Probe, Table};
+//! use sstfilter::Probe;
+//! use sstfilter_interop::{Engine, ForeignTable};
 //!
 //! let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/rocksdb/11.8-ribbon-fv7.sst");
-//! let table = Table::open(std::fs::File::open(path)?)?;
+//! let table = ForeignTable::open(std::fs::File::open(path)?)?;
 //! assert_eq!((table.engine(), table.format_version()), (Engine::RocksDb, 7));
 //!
 //! let first = table.user_keys().next().transpose()?.unwrap_or_default();
@@ -22,16 +23,17 @@
 //!
 //! # Many keys, many tables
 //!
-//! [`Table::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables.
-//! [`Table::load_filter`] reads a filter into memory in advance. Threads share tables by reference.
+//! [`ForeignTable::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables.
+//! [`ForeignTable::load_filter`] reads a filter into memory in advance. Threads share tables by reference.
 //!
 //! ```
-//! use sstfilter_interop::{KeyBatch, Probe, Table};
+//! use sstfilter::Probe;
+//! use sstfilter_interop::{KeyBatch, ForeignTable};
 //!
 //! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/rocksdb/");
 //! let keys = KeyBatch::new([b"00000000".as_slice(), b"one", b"two"]);
 //! for file in ["11.8-bloom-fv5.sst", "11.8-bloom-fv7.sst"] {
-//!     let table = Table::open(std::fs::File::open(format!("{folder}{file}"))?)?;
+//!     let table = ForeignTable::open(std::fs::File::open(format!("{folder}{file}"))?)?;
 //!     let answers = table.probe_batch(&keys);
 //!     assert_eq!(answers.answers[0], Probe::MaybePresent);
 //! }
@@ -45,14 +47,14 @@
 //!
 //! # Damage
 //!
-//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, next to this
-//! crate's README, describes all bytes and the effects of damage to them.
+//! [`ForeignTable::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, next to
+//! this crate's README, describes all bytes and the effects of damage to them.
 //!
 //! # Features
 //!
-//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`Table::user_keys`] and the keys in [`Table::verify`].
-//! LevelDB may compress its index by Snappy or Zstandard; without the feature, such a table's filter is unusable. All
-//! features are on by default. Filters are never compressed.
+//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`ForeignTable::user_keys`] and the keys in
+//! [`ForeignTable::verify`]. LevelDB may compress its index by Snappy or Zstandard; without the feature, such a table's
+//! filter is unusable. All features are on by default. Filters are never compressed.
 
 #![forbid(unsafe_code)]
 
@@ -74,8 +76,8 @@ pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use manifest::{Manifest, ManifestFile};
 pub use table::{
-    BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe, Table,
-    UnitBytes, UserKeys, VerifyReport,
+    BatchAnswers, BlockReport, BlockState, FilterInfo, FilterUnit, ForeignReport, ForeignTable, KeyBatch, KeyCoverage,
+    TableBounds, UnitBytes, UserKeys,
 };
 
 /// Compiles and runs the README's examples.

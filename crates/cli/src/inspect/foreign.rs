@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use sstfilter_interop::{ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, PropertyValue};
+use sstfilter_interop::{ChecksumType, Engine, Error, FilterInfo, FilterKind, FilterUnit, KeyCoverage, PropertyValue};
 
 use super::overview::{Overview, State};
 use crate::opened::{ForeignTable, TakenComparator, outcome_of_foreign};
@@ -227,9 +227,9 @@ impl FilterFields {
         let policy = table.properties().filter_policy().filter(|policy| !policy.is_empty());
         let is_bloom = |kind: &FilterKind| matches!(kind, FilterKind::FastLocalBloom | FilterKind::LegacyBloom);
         let (whole_keys, prefixes, prefix_extractor) = match &info.coverage {
-            Coverage::WholeKeys => (Some(true), Some(false), None),
-            Coverage::Prefixes(extractor) => (Some(false), Some(true), Some(extractor.clone())),
-            Coverage::WholeKeysAndPrefixes(extractor) => (Some(true), Some(true), Some(extractor.clone())),
+            KeyCoverage::WholeKeys => (Some(true), Some(false), None),
+            KeyCoverage::Prefixes(extractor) => (Some(false), Some(true), Some(extractor.clone())),
+            KeyCoverage::WholeKeysAndPrefixes(extractor) => (Some(true), Some(true), Some(extractor.clone())),
             _ => (None, None, None),
         };
         let (unit, unit_bytes) = match info.unit {

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
+use sstfilter::Probe;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHasher, MatchBitmap};
-use sstfilter_interop::{BatchAnswers, Error, Probe};
+use sstfilter_interop::{BatchAnswers, Error};
 use sstfilter_range::KeyRange;
 use sstfilter_table::Table;
 

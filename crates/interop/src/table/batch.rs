@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-use super::{Loaded, Probe, Table};
+use super::{ForeignTable, Loaded, answer};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 use crate::hash::HashFunction;
 use crate::table::leveldb::DataBlockFilters;
 use crate::table::partitions::Partitions;
 use crate::table::rules::{Direction, KeyRules};
-use sstfilter::RandomAccess;
+use sstfilter::{Probe, RandomAccess};
 
 /// User keys to probe in many tables. Their hashes and their order are computed once for all tables.
 ///
@@ -111,9 +111,9 @@ impl BatchAnswers {
     }
 }
 
-impl<R: RandomAccess> Table<R> {
-    /// Probes many keys, with the answers of [`Table::probe`]. Visits partitions in key order, so that each is read
-    /// once and probed with all of its keys.
+impl<R: RandomAccess> ForeignTable<R> {
+    /// Probes many keys, with the answers of [`ForeignTable::probe`]. Visits partitions in key order, so that each is
+    /// read once and probed with all of its keys.
     pub fn probe_batch(&self, batch: &KeyBatch<'_>) -> BatchAnswers {
         match self.try_probe_batch(batch) {
             Ok(answers) => answers,
@@ -173,10 +173,10 @@ fn unanswered(rules: &KeyRules, key: &[u8]) -> Probe {
     if rules.added_of(key) == Ok(None) { Probe::MaybePresent } else { Probe::Unusable }
 }
 
-/// Probes one key like [`Table::probe`], for filters whose answer depends on more than the hash.
+/// Probes one key like [`ForeignTable::probe`], for filters whose answer depends on more than the hash.
 fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<Probe, Error> {
     let added = rules.added_of(key)?;
-    Ok(Probe::of(added.is_none_or(|added| super::may_contain(filter, rules, added))))
+    Ok(answer(added.is_none_or(|added| super::may_contain(filter, rules, added))))
 }
 
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
@@ -187,14 +187,14 @@ fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) 
     }
     let mut may_contain = Vec::new();
     filter.may_contain_hashes(batch.hashes(filter.hash_function()), &mut may_contain);
-    Ok(BatchAnswers { answers: may_contain.into_iter().map(Probe::of).collect(), reasons: Vec::new() })
+    Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
 }
 
 fn probe_data_blocks(batch: &KeyBatch<'_>, filters: &DataBlockFilters) -> BatchAnswers {
     let mut answers = BatchAnswers::default();
     for (key, &hash) in batch.keys.iter().zip(batch.hashes(HashFunction::LevelDbBloomHash)) {
         match filters.may_contain(key, hash) {
-            Ok(may_contain) => answers.answers.push(Probe::of(may_contain)),
+            Ok(may_contain) => answers.answers.push(answer(may_contain)),
             Err(reason) => {
                 answers.answers.push(Probe::Unusable);
                 answers.add_reason(reason);
@@ -239,7 +239,7 @@ impl GroupProbes<'_, '_> {
         self.hash(filter.hash_function(), group)?;
         filter.may_contain_hashes(&self.hashes, &mut self.may_contain);
         for (&key, &may_contain) in self.probed.iter().zip(&self.may_contain) {
-            answers.set(key, Probe::of(may_contain));
+            answers.set(key, answer(may_contain));
         }
         Ok(())
     }

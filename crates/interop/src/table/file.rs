@@ -163,7 +163,7 @@ mod tests {
     use bytes::Bytes;
 
     use crate::error::Part;
-    use crate::{ChecksumType, Table};
+    use crate::{ChecksumType, ForeignTable};
 
     fn fixtures() -> Vec<Bytes> {
         let folders = ["rocksdb", "leveldb", "pebble"].map(|engine| Path::new("fixtures").join(engine));
@@ -181,7 +181,7 @@ mod tests {
 
     /// Flips each bit of each such block and compares the checksum.
     fn flip_all_bits(bytes: &Bytes) -> u64 {
-        let Ok(table) = Table::open(bytes.clone()) else { return 0 };
+        let Ok(table) = ForeignTable::open(bytes.clone()) else { return 0 };
         if table.checksum_type() == ChecksumType::None {
             return 0;
         }

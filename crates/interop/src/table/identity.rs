@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Table;
+use super::ForeignTable;
 use super::file::zeros;
 use super::keys::{IndexWalk, Met};
 use crate::error::{Error, Part};
@@ -11,7 +11,7 @@ use crate::format::handle::BlockHandle;
 use crate::format::properties::name;
 use sstfilter::RandomAccess;
 
-impl<R: RandomAccess> Table<R> {
+impl<R: RandomAccess> ForeignTable<R> {
     /// Returns a fingerprint of the table, from what it stores: equal for copies of a file, whatever their names, and
     /// different for tables of other entries. Maps of files take it as the file's id.
     ///
@@ -25,10 +25,10 @@ impl<R: RandomAccess> Table<R> {
     /// one of them. No checksum of a data block is compared here.
     ///
     /// ```
-    /// use sstfilter_interop::Table;
+    /// use sstfilter_interop::ForeignTable;
     ///
     /// let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/leveldb/");
-    /// let open = |name| Table::open(std::fs::read(format!("{folder}{name}")).map(bytes::Bytes::from).unwrap());
+    /// let open = |name| ForeignTable::open(std::fs::read(format!("{folder}{name}")).map(bytes::Bytes::from).unwrap());
     /// assert_eq!(open("lengths.ldb")?.fingerprint()?, open("lengths.ldb")?.fingerprint()?);
     /// assert_ne!(open("lengths.ldb")?.fingerprint()?, open("6000-keys.ldb")?.fingerprint()?);
     /// # Ok::<(), sstfilter_interop::Error>(())

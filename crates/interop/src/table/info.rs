@@ -2,14 +2,14 @@
 
 use sstfilter::RandomAccess;
 
-use super::{Loaded, Table};
+use super::{ForeignTable, Loaded};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 
 /// The part of a key that a filter contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Coverage {
+pub enum KeyCoverage {
     /// Whole keys.
     WholeKeys,
     /// Prefixes, by the extractor of this name.
@@ -70,7 +70,7 @@ pub struct FilterInfo {
     /// The expected false positive rate, from 0 to 1, for keys spread over partitions in proportion to their sizes.
     pub expected_fpr: Option<f64>,
     /// The part of a key that the filter contains.
-    pub coverage: Coverage,
+    pub coverage: KeyCoverage,
 }
 
 impl FilterInfo {
@@ -82,7 +82,7 @@ impl FilterInfo {
     }
 }
 
-impl<R: RandomAccess> Table<R> {
+impl<R: RandomAccess> ForeignTable<R> {
     /// Describes the filter. Reads all of it.
     ///
     /// # Errors
@@ -163,17 +163,17 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    fn coverage(&self) -> Coverage {
+    fn coverage(&self) -> KeyCoverage {
         // In Pebble's tables, the comparer determines the prefix.
         let properties = self.properties();
         let extractor = || properties.prefix_extractor().or(properties.comparator()).unwrap_or_default().to_owned();
         match &self.layout.rules {
-            Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => Coverage::WholeKeysAndPrefixes(extractor()),
-            Ok(rules) if rules.whole_keys => Coverage::WholeKeys,
-            Ok(rules) if rules.prefixes.is_some() => Coverage::Prefixes(extractor()),
+            Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => KeyCoverage::WholeKeysAndPrefixes(extractor()),
+            Ok(rules) if rules.whole_keys => KeyCoverage::WholeKeys,
+            Ok(rules) if rules.prefixes.is_some() => KeyCoverage::Prefixes(extractor()),
             // LevelDB's built-in policy has no prefixes, whatever the comparator.
-            Err(_) if self.engine() == crate::Engine::LevelDb => Coverage::WholeKeys,
-            _ => Coverage::Unknown,
+            Err(_) if self.engine() == crate::Engine::LevelDb => KeyCoverage::WholeKeys,
+            _ => KeyCoverage::Unknown,
         }
     }
 }

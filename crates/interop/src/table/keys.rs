@@ -2,7 +2,7 @@
 
 use sstfilter::RandomAccess;
 
-use super::Table;
+use super::ForeignTable;
 use super::file::TableFile;
 use super::layout::{DataLocation, IndexLocation};
 use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
@@ -233,10 +233,10 @@ pub(crate) fn without_dictionary(place: &DataLocation) -> Result<(), Error> {
     Ok(())
 }
 
-/// An iterator over the user keys of a table, from [`Table::user_keys`].
+/// An iterator over the user keys of a table, from [`ForeignTable::user_keys`].
 #[derive(Debug)]
 pub struct UserKeys<'a, R> {
-    table: &'a Table<R>,
+    table: &'a ForeignTable<R>,
     /// `None` after the end or an error.
     walk: Option<(IndexWalk, &'a DataLocation)>,
     block: Option<BlockKeys>,
@@ -244,7 +244,7 @@ pub struct UserKeys<'a, R> {
     failed: Option<Error>,
 }
 
-impl<R: RandomAccess> Table<R> {
+impl<R: RandomAccess> ForeignTable<R> {
     /// Returns the user keys without timestamps, each once, in the table's order, including keys of deletions and
     /// merges. The iterator ends after an error.
     ///

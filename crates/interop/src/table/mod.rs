@@ -1,10 +1,10 @@
 //! Tables: opened in constant time, probed by user key.
 
 mod batch;
+mod bounds;
 mod file;
 mod identity;
 mod info;
-mod key_range;
 mod keys;
 mod layout;
 mod leveldb;
@@ -16,12 +16,12 @@ mod rules;
 mod verify;
 
 pub use batch::{BatchAnswers, KeyBatch};
-pub use info::{Coverage, FilterInfo, FilterUnit, UnitBytes};
-pub use key_range::KeyRange;
+pub use bounds::TableBounds;
+pub use info::{FilterInfo, FilterUnit, KeyCoverage, UnitBytes};
 pub use keys::UserKeys;
-pub use verify::{BlockReport, BlockState, VerifyReport};
+pub use verify::{BlockReport, BlockState, ForeignReport};
 
-use sstfilter::RandomAccess;
+use sstfilter::{Probe, RandomAccess};
 
 use crate::compression::Numbering;
 use crate::error::{Error, Part};
@@ -36,31 +36,9 @@ use once::LoadOnce;
 use partitions::Partitions;
 use rules::KeyRules;
 
-/// The answer of a table's filter for a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
-    /// The table has no entry of the key. If [`Table::has_range_tombstones`], its range tombstones must still be read.
-    Absent,
-    /// The table may have an entry of the key.
-    MaybePresent,
-    /// The filter cannot answer. The table may have an entry of the key. [`Table::try_probe`] returns the reason.
-    Unusable,
-}
-
-impl Probe {
-    /// Returns true only for [`Probe::Absent`].
-    #[must_use]
-    pub const fn is_absent(self) -> bool {
-        matches!(self, Self::Absent)
-    }
-
-    const fn of(may_contain: bool) -> Self {
-        if may_contain { Self::MaybePresent } else { Self::Absent }
-    }
-
-    fn of_result(may_contain: Result<bool, Error>) -> Self {
-        may_contain.map_or(Self::Unusable, Self::of)
-    }
+/// The answer of a filter that may contain the key.
+fn answer(may_contain: bool) -> Probe {
+    if may_contain { Probe::MaybePresent } else { Probe::Absent }
 }
 
 /// A table of RocksDB, LevelDB or Pebble.
@@ -70,18 +48,19 @@ impl Probe {
 /// Checksums are compared before bytes are interpreted. Threads share a table by reference.
 ///
 /// ```no_run
-/// use sstfilter_interop::{Probe, Table};
+/// use sstfilter::Probe;
+/// use sstfilter_interop::ForeignTable;
 ///
-/// let table = Table::open(std::fs::File::open("/db/000123.sst")?)?;
+/// let table = ForeignTable::open(std::fs::File::open("/db/000123.sst")?)?;
 /// match table.probe(b"key") {
 ///     Probe::Absent => println!("nothing to read"),
-///     Probe::MaybePresent => println!("to be searched"),
 ///     Probe::Unusable => println!("to be searched: {:?}", table.try_probe(b"key")),
+///     _ => println!("to be searched"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Table<R> {
+pub struct ForeignTable<R> {
     file: TableFile<R>,
     footer: Footer,
     layout: Layout,
@@ -119,7 +98,7 @@ enum Loaded<'a> {
     PerDataBlock(&'a DataBlockFilters),
 }
 
-impl<R: RandomAccess> Table<R> {
+impl<R: RandomAccess> ForeignTable<R> {
     /// Opens a table with one read each of the footer, the metaindex and the properties, if it has any.
     ///
     /// # Errors
@@ -168,10 +147,11 @@ impl<R: RandomAccess> Table<R> {
     /// stores. A name that the table stores itself takes precedence.
     ///
     /// ```
-    /// use sstfilter_interop::{Probe, Table};
+    /// use sstfilter::Probe;
+    /// use sstfilter_interop::ForeignTable;
     ///
     /// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/leveldb/6000-keys.ldb");
-    /// let table = Table::open(std::fs::File::open(path)?)?;
+    /// let table = ForeignTable::open(std::fs::File::open(path)?)?;
     /// assert_eq!(table.probe(b"00000000!"), Probe::Unusable);
     /// let table = table.with_comparator("leveldb.BytewiseComparator");
     /// assert_eq!(table.probe(b"00000000!"), Probe::Absent);
@@ -291,7 +271,7 @@ impl<R: RandomAccess> Table<R> {
 
     /// Probes the filter for a user key, without sequence number and without timestamp.
     pub fn probe(&self, key: &[u8]) -> Probe {
-        Probe::of_result(self.try_probe(key))
+        self.try_probe(key).map_or(Probe::Unusable, answer)
     }
 
     /// Probes the filter for a user key: true means [`Probe::MaybePresent`], and false [`Probe::Absent`].
@@ -316,8 +296,8 @@ impl<R: RandomAccess> Table<R> {
     }
 
     /// Returns whether the filter can answer for `key`. If the prefix extractor or comparer finds no prefix in a key,
-    /// the engine adds nothing for it, and [`Table::probe`] returns [`Probe::MaybePresent`] without a look at the
-    /// filter.
+    /// the engine adds nothing for it, and [`ForeignTable::probe`] returns [`Probe::MaybePresent`] without a look at
+    /// the filter.
     #[must_use]
     pub fn filter_covers(&self, key: &[u8]) -> bool {
         self.layout.rules.as_ref().is_ok_and(|rules| rules.added_of(key) != Ok(None))
@@ -327,7 +307,7 @@ impl<R: RandomAccess> Table<R> {
     ///
     /// Pass the table's extractor's prefix of a key, or a longer one. A shorter one may always be present.
     pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
-        Probe::of_result(self.try_probe_prefix(prefix))
+        self.try_probe_prefix(prefix).map_or(Probe::Unusable, answer)
     }
 
     fn try_probe_prefix(&self, prefix: &[u8]) -> Result<bool, Error> {

@@ -7,7 +7,7 @@ use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
 use super::pebble::{self, IndexedBlock};
 use super::rules::KeyRules;
-use super::{Loaded, Table, rocksdb};
+use super::{ForeignTable, Loaded, rocksdb};
 use crate::error::{Error, Part};
 use crate::filter::FilterKind;
 use crate::format::checksum::ChecksumType;
@@ -45,23 +45,23 @@ pub struct BlockReport {
     pub state: BlockState,
 }
 
-/// The result of [`Table::verify`].
+/// The result of [`ForeignTable::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct VerifyReport {
+pub struct ForeignReport {
     /// The footer, the metaindex, the blocks that it names, partitions of the filter, index blocks and data blocks.
     pub blocks: Vec<BlockReport>,
     /// Distinct user keys that were probed.
     pub keys_checked: u64,
     /// Probed keys for which the filter is negative: readers cannot find them.
     pub keys_lost: u64,
-    /// The first lost keys, at most [`VerifyReport::MAX_EXAMPLES`].
+    /// The first lost keys, at most [`ForeignReport::MAX_EXAMPLES`].
     pub lost_examples: Vec<Vec<u8>>,
     /// The first reason why keys were not probed. A table without a filter has nothing to probe, and no reason.
     pub keys_unchecked: Option<Error>,
 }
 
-impl VerifyReport {
+impl ForeignReport {
     /// The maximum number of lost keys shown.
     pub const MAX_EXAMPLES: usize = 16;
 
@@ -98,15 +98,15 @@ fn state_of(error: Error) -> BlockState {
     }
 }
 
-impl<R: RandomAccess> Table<R> {
+impl<R: RandomAccess> ForeignTable<R> {
     /// Compares every checksum, and probes the filter for every stored key. Reads the whole table, and continues behind
     /// damage.
     ///
     /// In format versions up to 5 and in LevelDB's tables, the footer has no checksum. Its damage shows in the blocks
     /// it leads to, in bytes that should be zero, or in a version that contradicts the blocks. A damaged version can
     /// also be another valid one for the table; FORMATS.md names the cases. No answer depends on it.
-    pub fn verify(&self) -> VerifyReport {
-        let mut report = VerifyReport::default();
+    pub fn verify(&self) -> ForeignReport {
+        let mut report = ForeignReport::default();
         self.verify_footer(&mut report);
         let metaindex = self.footer.metaindex;
         // `open` has compared its checksum.
@@ -124,7 +124,7 @@ impl<R: RandomAccess> Table<R> {
     }
 
     /// Compares the checksums of columnar data blocks, whose keys this crate does not read.
-    fn verify_columns(&self, report: &mut VerifyReport) {
+    fn verify_columns(&self, report: &mut ForeignReport) {
         let mut last = None;
         for IndexedBlock { part, handle, result } in
             pebble::blocks_of_columns(&self.file, &self.footer, self.properties())
@@ -150,7 +150,7 @@ impl<R: RandomAccess> Table<R> {
         BlockReport { part, offset: handle.offset, bytes: handle.size.saturating_add(TRAILER_BYTES), state }
     }
 
-    fn verify_footer(&self, report: &mut VerifyReport) {
+    fn verify_footer(&self, report: &mut ForeignReport) {
         let footer = &self.footer;
         let (offset, bytes) = (footer.offset, footer.bytes);
         let has_checksum = match footer.engine {
@@ -227,7 +227,7 @@ impl<R: RandomAccess> Table<R> {
 
     /// Checks the named blocks in file order. An overlapping block is not read: otherwise many names for one long block
     /// would make this read it many times.
-    fn verify_named_blocks(&self, report: &mut VerifyReport) {
+    fn verify_named_blocks(&self, report: &mut ForeignReport) {
         let mut blocks: Vec<_> =
             self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
         // The metaindex is in the order of names; overlaps show only in file order.
@@ -279,7 +279,7 @@ impl<R: RandomAccess> Table<R> {
         self.file.stored(handle, part)?.checked(self.file.checksums).map(drop)
     }
 
-    fn verify_partitions(&self, report: &mut VerifyReport) {
+    fn verify_partitions(&self, report: &mut ForeignReport) {
         let Ok(Loaded::Partitioned(partitions)) = self.loaded() else { return };
         for (partition, &handle) in partitions.handles().iter().enumerate() {
             // Read again even if it is in memory: the file is what is verified.
@@ -289,7 +289,7 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    fn verify_data(&self, place: &DataLocation, report: &mut VerifyReport) {
+    fn verify_data(&self, place: &DataLocation, report: &mut ForeignReport) {
         let mut keys = KeyCheck::new(self, place, report);
         let mut walk = IndexWalk::new(place.index);
         while let Some(met) = walk.next(&self.file) {
@@ -311,7 +311,7 @@ impl<R: RandomAccess> Table<R> {
     }
 
     /// Compares the number of entries. It exposes an index that leads to the wrong blocks, even without checksums.
-    fn verify_entry_count(&self, found: u64, report: &mut VerifyReport) {
+    fn verify_entry_count(&self, found: u64, report: &mut ForeignReport) {
         let Some(expected) = self.entries_of_data_blocks().filter(|&expected| expected != found) else { return };
         let Some(block) = report.blocks.iter_mut().find(|block| block.part == Part::Properties) else { return };
         if matches!(block.state, BlockState::Sound | BlockState::NoChecksum) {
@@ -337,7 +337,7 @@ impl<R: RandomAccess> Table<R> {
         &self,
         handle: BlockHandle,
         keys: &mut KeyCheck<'_, R>,
-        report: &mut VerifyReport,
+        report: &mut ForeignReport,
     ) -> Result<(), Error> {
         self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
         // Without a usable filter, or with a dictionary, only the checksum can be verified.
@@ -400,7 +400,7 @@ fn part_of(name: &[u8]) -> Part {
 
 /// Probes the filter for stored keys.
 struct KeyCheck<'a, R> {
-    table: &'a Table<R>,
+    table: &'a ForeignTable<R>,
     place: &'a DataLocation,
     rules: Option<&'a KeyRules>,
     is_consistent: bool,
@@ -412,7 +412,7 @@ struct KeyCheck<'a, R> {
 }
 
 impl<'a, R: RandomAccess> KeyCheck<'a, R> {
-    fn new(table: &'a Table<R>, place: &'a DataLocation, report: &mut VerifyReport) -> Self {
+    fn new(table: &'a ForeignTable<R>, place: &'a DataLocation, report: &mut ForeignReport) -> Self {
         let possible = match &table.layout.filter {
             Err(Error::NoFilter) => Err(None),
             Err(error) => Err(Some(error.clone())),
@@ -427,7 +427,7 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
         Self { table, place, rules, is_consistent, is_complete, entries: 0, last_key: None, last_prefix: Vec::new() }
     }
 
-    fn check(&mut self, key: &[u8], report: &mut VerifyReport) {
+    fn check(&mut self, key: &[u8], report: &mut ForeignReport) {
         self.entries += 1;
         // Versions of a key are adjacent; one probe is enough.
         if self.last_key.as_deref() == Some(key) {

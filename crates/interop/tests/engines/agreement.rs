@@ -3,7 +3,8 @@
 use std::iter::zip;
 
 use bytes::Bytes;
-use sstfilter_interop::{Error, FilterInfo, FilterKind, FilterUnit, KeyBatch, Probe, Table};
+use sstfilter::Probe;
+use sstfilter_interop::{Error, FilterInfo, FilterKind, FilterUnit, ForeignTable, KeyBatch};
 
 use crate::effort;
 use crate::fixture::{self, ABSENT_KEYS, Fixture};
@@ -161,7 +162,7 @@ const fn expected(may_be_present: bool) -> Probe {
     if may_be_present { Probe::MaybePresent } else { Probe::Absent }
 }
 
-fn batch(table: &Table<Bytes>, keys: &[Vec<u8>]) -> Vec<Probe> {
+fn batch(table: &ForeignTable<Bytes>, keys: &[Vec<u8>]) -> Vec<Probe> {
     let answers = table.probe_batch(&KeyBatch::new(keys.iter().map(Vec::as_slice))).answers;
     assert_eq!(answers.len(), keys.len());
     answers

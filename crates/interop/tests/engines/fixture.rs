@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sstfilter_interop::{Probe, Table};
+use sstfilter::Probe;
+use sstfilter_interop::ForeignTable;
 
 /// The number of absent keys that each engine probed.
 pub(crate) const ABSENT_KEYS: u32 = 100_000;
@@ -93,8 +94,9 @@ impl Fixture {
     }
 
     /// Opens the table.
-    pub(crate) fn open(&self) -> Table<Bytes> {
-        let table = Table::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
+    pub(crate) fn open(&self) -> ForeignTable<Bytes> {
+        let table =
+            ForeignTable::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
         let mut table = table.with_comparator(&self.comparator).with_unchecked_filter();
         if self.file.contains("own-name") {
             assert_eq!(table.probe(b"anything"), Probe::Unusable, "{}: not confirmed", self.file);

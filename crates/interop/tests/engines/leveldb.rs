@@ -1,6 +1,7 @@
 //! Tables that LevelDB wrote.
 
-use sstfilter_interop::{HashFunction, Probe};
+use sstfilter::Probe;
+use sstfilter_interop::HashFunction;
 
 use crate::{agreement, fixture};
 

@@ -5,12 +5,13 @@
 //! row blocks or columnar, and its newest footers have a checksum: each of these is a way to read the wrong bytes.
 
 use bytes::Bytes;
-use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, Part, Probe, Table};
+use sstfilter::Probe;
+use sstfilter_interop::{BlockState, ChecksumType, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part};
 
 use crate::agreement;
 use crate::fixture::{self, Fixture};
 
-type PebbleTable = Table<Bytes>;
+type PebbleTable = ForeignTable<Bytes>;
 
 fn named(name: &str) -> Fixture {
     let file = format!("pebble/{name}.sst");
@@ -65,10 +66,10 @@ fn a_filters_size_and_rate_are_what_was_configured() {
         let info = named(&format!("v8-fuse-{bits}bits")).open().filter_info().unwrap();
         assert_eq!(info.expected_fpr, Some(0.5_f64.powi(bits)));
         assert!(info.parameters.contains(&("fingerprint_bits", bits.to_string())), "{:?}", info.parameters);
-        assert_eq!((info.keys, info.coverage), (Some(6_000), Coverage::WholeKeys));
+        assert_eq!((info.keys, info.coverage), (Some(6_000), KeyCoverage::WholeKeys));
     }
     let info = named("v8-cockroach").open().filter_info().unwrap();
-    assert_eq!(info.coverage, Coverage::Prefixes("cockroach_comparator".to_owned()));
+    assert_eq!(info.coverage, KeyCoverage::Prefixes("cockroach_comparator".to_owned()));
 }
 
 #[test]
@@ -144,7 +145,7 @@ fn for_each_flip(fixture: &Fixture, mut check: impl FnMut(usize, Result<PebbleTa
     for bit in 0..8 * sound.len() {
         let mut bytes = sound.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        check(bit, Table::open(Bytes::from(bytes)));
+        check(bit, ForeignTable::open(Bytes::from(bytes)));
     }
 }
 
@@ -196,7 +197,7 @@ fn a_version_damaged_into_that_of_another_kind_of_blocks_is_found() {
         let mut bytes = named(name).bytes();
         let at = bytes.len() - 12;
         bytes[at] = version;
-        assert!(!Table::open(Bytes::from(bytes)).unwrap().verify().is_sound(), "{name} as version {version}");
+        assert!(!ForeignTable::open(Bytes::from(bytes)).unwrap().verify().is_sound(), "{name} as version {version}");
     }
 }
 
@@ -205,11 +206,11 @@ fn a_cut_table_is_an_error_or_answers_nothing() {
     let fixture = named("v8-fuse-7-keys");
     let (bytes, footer) = (Bytes::from(fixture.bytes()), 61);
     for length in 0..bytes.len() {
-        assert!(Table::open(bytes.slice(..length)).is_err(), "{length} bytes");
+        assert!(ForeignTable::open(bytes.slice(..length)).is_err(), "{length} bytes");
         // The end of the table, behind a part of it.
         let end = bytes.slice(bytes.len() - footer..);
         let cut = [&bytes[..length.min(bytes.len() - footer)], &end[..]].concat();
-        if let Ok(table) = Table::open(Bytes::from(cut)) {
+        if let Ok(table) = ForeignTable::open(Bytes::from(cut)) {
             assert!(fixture.stored().all(|key| !table.probe(&key).is_absent()), "{length} bytes");
         }
     }
@@ -234,7 +235,7 @@ fn blocks_that_lie_with_sound_checksums_do_no_harm() {
                         crc32c::crc32c(&bytes[range.start..=range.end]).rotate_right(15).wrapping_add(0xa282_ead8);
                     bytes[range.end + 1..range.end + 5].copy_from_slice(&sum.to_le_bytes());
                     tried += 1;
-                    if let Ok(table) = Table::open(Bytes::from(bytes)) {
+                    if let Ok(table) = ForeignTable::open(Bytes::from(bytes)) {
                         opened += 1;
                         table.probe(b"key");
                         table.verify();

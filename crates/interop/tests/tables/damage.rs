@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use sstfilter_interop::{ChecksumType, Part, Probe, Table, VerifyReport};
+use sstfilter::Probe;
+use sstfilter_interop::{ChecksumType, ForeignReport, ForeignTable, Part};
 
 use crate::effort;
 use crate::fixtures::{self, Fixture};
@@ -25,7 +26,7 @@ struct Subject {
     fixture: Fixture,
     bytes: Bytes,
     keys: Vec<Vec<u8>>,
-    report: VerifyReport,
+    report: ForeignReport,
 }
 
 impl Subject {
@@ -50,7 +51,7 @@ impl Subject {
     fn outcome(&self, bit: u64) -> Outcome {
         let mut bytes = self.bytes.to_vec();
         bytes[usize::try_from(bit / 8).expect("small")] ^= 1 << (bit % 8);
-        let Ok(table) = Table::open(Bytes::from(bytes)) else { return Outcome::NotOpened };
+        let Ok(table) = ForeignTable::open(Bytes::from(bytes)) else { return Outcome::NotOpened };
         let table = self.fixture.stated(table);
         let step = if self.keys.len() > 100 { self.keys.len() / 50 } else { 1 };
         for key in self.keys.iter().step_by(step) {
@@ -161,7 +162,7 @@ fn a_table_without_checksums_says_so_and_its_filter_is_not_believed() {
             assert_eq!(state, Some(sstfilter_interop::BlockState::NoChecksum), "{}: {part}", subject.fixture.file);
         };
         [Part::Metaindex, Part::Properties, Part::Filter, Part::Data].into_iter().for_each(no_checksum);
-        let table = Table::open(subject.fixture.bytes()).expect("a sound table");
+        let table = ForeignTable::open(subject.fixture.bytes()).expect("a sound table");
         assert!(matches!(table.probe(b"00000000!"), Probe::Unusable), "{}", subject.fixture.file);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use serde::Deserialize;
 use sstfilter::RandomAccess;
-use sstfilter_interop::Table;
+use sstfilter_interop::ForeignTable;
 
 /// A line of the manifest, with the fields that these tests need.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,13 +41,13 @@ impl Fixture {
         std::fs::read(directory().join(&self.file)).expect("a table").into()
     }
 
-    pub(crate) fn open(&self) -> Table<Bytes> {
-        let table = Table::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file));
+    pub(crate) fn open(&self) -> ForeignTable<Bytes> {
+        let table = ForeignTable::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file));
         self.stated(table)
     }
 
     /// Returns the table with its comparator stated, if the table does not name it.
-    pub(crate) fn stated<R: RandomAccess>(&self, table: Table<R>) -> Table<R> {
+    pub(crate) fn stated<R: RandomAccess>(&self, table: ForeignTable<R>) -> ForeignTable<R> {
         table.with_comparator(&self.comparator).with_unchecked_filter()
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use sstfilter_interop::{BlockHandle, Table};
+use sstfilter_interop::{BlockHandle, ForeignTable};
 
 const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
 
@@ -60,19 +60,19 @@ impl Forged {
     }
 
     /// Opens it with an index that names no block, as the engine writes it.
-    pub(crate) fn open_with_empty_index(&self) -> Table<Bytes> {
+    pub(crate) fn open_with_empty_index(&self) -> ForeignTable<Bytes> {
         let mut file = Vec::new();
         let index = append(&mut file, b"\0\0\0\0\x01\0\0\0", 0);
-        Table::open(self.written(file, index)).expect("a table that opens")
+        ForeignTable::open(self.written(file, index)).expect("a table that opens")
     }
 
     /// Opens it with one data block.
-    pub(crate) fn open_with_data(&self, data: &[u8]) -> Table<Bytes> {
+    pub(crate) fn open_with_data(&self, data: &[u8]) -> ForeignTable<Bytes> {
         let mut file = Vec::new();
         let data = append(&mut file, data, 0);
         let separator = [&[0xff; 9][..], &[0; 8]].concat();
         let index = append(&mut file, &row_block([(separator.as_slice(), encoded(data))]), 0);
-        Table::open(self.written(file, index)).expect("a table that opens")
+        ForeignTable::open(self.written(file, index)).expect("a table that opens")
     }
 
     fn written(&self, mut file: Vec<u8>, index: BlockHandle) -> Bytes {
@@ -88,8 +88,8 @@ impl Forged {
         file.into()
     }
 
-    pub(crate) fn open(&self) -> Table<Bytes> {
-        Table::open(self.bytes()).expect("a table that opens")
+    pub(crate) fn open(&self) -> ForeignTable<Bytes> {
+        ForeignTable::open(self.bytes()).expect("a table that opens")
     }
 }
 

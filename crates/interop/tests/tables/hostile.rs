@@ -4,9 +4,10 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use sstfilter::Probe;
 use sstfilter::RandomAccess;
 use sstfilter_interop::{
-    BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
+    BlockHandle, BlockState, Error, ForeignTable, KeyBatch, KeyCoverage, LevelDbFilterBlockBuilder, Part,
 };
 
 use crate::fixtures;
@@ -55,11 +56,11 @@ fn a_filter_says_what_of_the_keys_it_holds() {
         |forged: &Forged, name: &str| forged.clone().property("rocksdb.prefix.extractor.name", name.as_bytes());
     let coverage = |forged: &Forged| forged.open().filter_info().expect("a filter").coverage;
     let name = "rocksdb.FixedPrefix.3";
-    assert_eq!(coverage(&whole_keys), Coverage::WholeKeys);
-    assert_eq!(coverage(&extractor(&whole_keys, name)), Coverage::WholeKeysAndPrefixes(name.into()));
-    assert_eq!(coverage(&extractor(&nothing, name)), Coverage::Prefixes(name.into()));
+    assert_eq!(coverage(&whole_keys), KeyCoverage::WholeKeys);
+    assert_eq!(coverage(&extractor(&whole_keys, name)), KeyCoverage::WholeKeysAndPrefixes(name.into()));
+    assert_eq!(coverage(&extractor(&nothing, name)), KeyCoverage::Prefixes(name.into()));
     for none in [nothing.clone(), extractor(&nothing, "nullptr"), whole_keys.property("rocksdb.comparator", b"mine")] {
-        assert_eq!(coverage(&none), Coverage::Unknown);
+        assert_eq!(coverage(&none), KeyCoverage::Unknown);
     }
 }
 
@@ -140,7 +141,7 @@ fn a_batch_answers_as_single_probes_do_where_a_partition_has_no_bytes() {
     assert_batch_equals_single(&unknown, keys, [Probe::Unusable; 4]);
 }
 
-fn assert_batch_equals_single<const N: usize>(table: &Table<Bytes>, keys: [&[u8]; N], expected: [Probe; N]) {
+fn assert_batch_equals_single<const N: usize>(table: &ForeignTable<Bytes>, keys: [&[u8]; N], expected: [Probe; N]) {
     assert_eq!(keys.map(|key| table.probe(key)), expected);
     assert_eq!(table.probe_batch(&KeyBatch::new(keys)).answers, expected);
 }
@@ -190,13 +191,13 @@ fn an_ingested_table_has_the_checksum_of_before() {
     let with = |number: u64| {
         let mut bytes = bytes.to_vec();
         bytes[start..start + 8].copy_from_slice(&number.to_le_bytes());
-        Table::open(Bytes::from(bytes)).expect("a table")
+        ForeignTable::open(Bytes::from(bytes)).expect("a table")
     };
     let ingested = with(1_234_567);
     assert_eq!(ingested.properties().global_sequence_number(), Some(1_234_567));
     assert_eq!(ingested.probe(b"key"), Probe::Absent);
     assert_eq!(ingested.fingerprint(), with(0).fingerprint(), "the same table");
-    let other = Table::open(of_session(b"another")).expect("a table");
+    let other = ForeignTable::open(of_session(b"another")).expect("a table");
     assert!(other.fingerprint().is_ok_and(|other| Ok(other) != ingested.fingerprint()));
     // No sequence number has 64 bits.
     let damaged = with(u64::MAX);
@@ -215,7 +216,7 @@ fn a_metaindex_whose_keys_share_too_much_is_malformed() {
     let mut file = Vec::new();
     let metaindex = append(&mut file, &entries, 0);
     footer(&mut file, metaindex);
-    assert!(matches!(Table::open(Bytes::from(file)), Err(Error::Malformed { part: Part::Metaindex, .. })));
+    assert!(matches!(ForeignTable::open(Bytes::from(file)), Err(Error::Malformed { part: Part::Metaindex, .. })));
 }
 
 /// A block whose entries all have the one long value behind the keys.
@@ -239,19 +240,19 @@ fn only_data_blocks_may_have_separate_values() {
     let metaindex = row_block([(b"rocksdb.properties".as_slice(), encoded(properties))]);
     let metaindex = append(&mut file, &metaindex, 0);
     footer(&mut file, metaindex);
-    let table = Table::open(Bytes::from(file)).expect("a table");
+    let table = ForeignTable::open(Bytes::from(file)).expect("a table");
     let error = table.checked_properties().expect_err("one value of many entries");
     assert!(error.to_string().contains("separate"), "{error}");
 
     let mut file = Vec::new();
     let metaindex = append(&mut file, &block_of_one_separate_value(3), 0);
     footer(&mut file, metaindex);
-    let error = Table::open(Bytes::from(file)).expect_err("a metaindex of separate values");
+    let error = ForeignTable::open(Bytes::from(file)).expect_err("a metaindex of separate values");
     assert!(error.to_string().contains("separate"), "{error}");
 }
 
 /// Returns the text that a table displays.
-fn shown(table: &Table<Bytes>) -> Vec<String> {
+fn shown(table: &ForeignTable<Bytes>) -> Vec<String> {
     let mut shown: Vec<_> = table.properties().readable().map(|(name, value)| format!("{name} = {value}")).collect();
     if let Err(error) = table.try_probe(b"key") {
         shown.push(error.to_string());
@@ -365,7 +366,7 @@ fn a_filter_of_an_unknown_policy_is_used_only_if_it_has_all_stored_keys() {
     let user_key = |key: &[u8]| key[..4].to_vec();
     let cut_in_one = |key: &[u8]| if key.starts_with(b"0077") { b"007".to_vec() } else { key[..4].to_vec() };
     let confirmed = |added| {
-        let mut table = Table::open(leveldb_table_by("mine", &keys, added)).expect("a table");
+        let mut table = ForeignTable::open(leveldb_table_by("mine", &keys, added)).expect("a table");
         table = table.with_comparator("leveldb.BytewiseComparator");
         assert!(table.try_probe(b"0005").expect_err("unknown").to_string().contains("the policy \"mine\""));
         let agreed = table.confirm_by_keys();
@@ -384,8 +385,8 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
     let suffix = [1, 0, 0, 0, 0, 0, 0, 0];
     let keys: Vec<Vec<u8>> = (0..100).rev().map(|i| [format!("{i:04}").as_bytes(), &suffix].concat()).collect();
     let file = leveldb_table(&keys);
-    let open = || Table::open(file.clone()).expect("a table");
-    let of_properties = |table: Table<Bytes>, name: &str| {
+    let open = || ForeignTable::open(file.clone()).expect("a table");
+    let of_properties = |table: ForeignTable<Bytes>, name: &str| {
         let Err(Error::Unsupported { part: Part::Properties, what }) = table.filter_info() else {
             panic!("{:?}", table.filter_info());
         };
@@ -406,7 +407,8 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
 #[test]
 fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     let keys: Vec<Vec<u8>> = (0..100).map(|i| format!("{i:04}-user-key").into_bytes()).collect();
-    let table = Table::open(leveldb_table(&keys)).expect("a table").with_comparator("leveldb.BytewiseComparator");
+    let table =
+        ForeignTable::open(leveldb_table(&keys)).expect("a table").with_comparator("leveldb.BytewiseComparator");
     for key in &keys {
         assert!(matches!(table.try_probe(key), Err(Error::Unsupported { part: Part::Index, .. })));
     }
@@ -442,7 +444,7 @@ fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
     let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
     let agreed_with_failing = |failing_read| {
         let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
-        let mut table = Table::open(flaky).ok()?;
+        let mut table = ForeignTable::open(flaky).ok()?;
         let agreed = table.confirm_by_keys();
         assert_eq!(table.probe(b"key"), Probe::Unusable, "read {failing_read}: {:?}", table.probe(b"key"));
         Some(agreed)
@@ -461,7 +463,7 @@ fn a_metaindex_of_more_than_64_mib_is_not_read() {
     let metaindex = BlockHandle { offset: 0, size: (64 << 20) + 1 };
     let mut file = vec![0; (64 << 20) + 100];
     footer(&mut file, metaindex);
-    let refused = Table::open(Bytes::from(file));
+    let refused = ForeignTable::open(Bytes::from(file));
     assert!(matches!(refused, Err(Error::Unsupported { part: Part::Metaindex, .. })), "{refused:?}");
 }
 
@@ -473,7 +475,7 @@ fn many_names_of_one_block_are_not_read_many_times() {
     let metaindex = row_block(names.iter().map(|name| (name.as_bytes(), encoded(block))));
     let metaindex = append(&mut file, &metaindex, 0);
     footer(&mut file, metaindex);
-    let report = Table::open(Bytes::from(file)).expect("a table").verify();
+    let report = ForeignTable::open(Bytes::from(file)).expect("a table").verify();
     let sound =
         report.blocks.iter().filter(|block| block.part == Part::Other && block.state == BlockState::Sound).count();
     assert_eq!((sound, report.damaged().count() >= 1_999), (1, true));
@@ -487,7 +489,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
         let step = (bytes.len() / 100).max(1);
         for cut in (1..bytes.len()).step_by(step) {
             for half in [bytes.slice(..cut), bytes.slice(cut..)] {
-                let Ok(table) = Table::open(half) else { continue };
+                let Ok(table) = ForeignTable::open(half) else { continue };
                 let lost = keys.iter().filter(|key| table.probe(key).is_absent()).count();
                 assert_eq!(lost, 0, "{} cut at {cut}", fixture.file);
                 assert!(!table.verify().is_sound(), "{} cut at {cut}", fixture.file);
@@ -503,7 +505,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
 #[test]
 fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
     let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));
-    let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+    let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
     let absent = b"00000000!";
     assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { part: Part::Properties, .. })));
     assert_eq!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable);
@@ -519,7 +521,7 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
 fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
     for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {
         let path = format!("{}/fixtures/pebble/{file}", env!("CARGO_MANIFEST_DIR"));
-        let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+        let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
         let absent = b"00000000!";
         assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { .. })), "{file}");
         assert_eq!(open().with_comparator("mine").probe(absent), Probe::Unusable, "{file}");

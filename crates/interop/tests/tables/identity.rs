@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::fs;
 
 use bytes::Bytes;
-use sstfilter_interop::{Error, Table};
+use sstfilter_interop::{Error, ForeignTable};
 
 use crate::hostile::leveldb_table;
 
 fn fingerprint(bytes: impl Into<Bytes>) -> Result<u64, Error> {
-    Table::open(bytes.into())?.fingerprint()
+    ForeignTable::open(bytes.into())?.fingerprint()
 }
 
 // promise: file-maps
@@ -20,7 +20,7 @@ fn no_two_tables_of_different_entries_have_one_fingerprint() {
     for engine in ["rocksdb", "leveldb", "pebble"] {
         for entry in fs::read_dir(format!("fixtures/{engine}")).expect("a table") {
             let bytes = fs::read(entry.expect("a table").path()).expect("a table");
-            let Ok(table) = Table::open(Bytes::from(bytes.clone())) else { continue };
+            let Ok(table) = ForeignTable::open(Bytes::from(bytes.clone())) else { continue };
             let fingerprint = match table.fingerprint() {
                 Err(Error::Unsupported { .. }) if engine == "pebble" => continue,
                 found => found.expect("a fingerprint"),
@@ -29,7 +29,7 @@ fn no_two_tables_of_different_entries_have_one_fingerprint() {
             if let Some(other) = found.insert(fingerprint, bytes.clone()) {
                 // LevelDB and goleveldb wrote the same entries, and different filters.
                 let keys = |bytes: Vec<u8>| -> Result<Vec<_>, Error> {
-                    Table::open(Bytes::from(bytes))?.user_keys().collect()
+                    ForeignTable::open(Bytes::from(bytes))?.user_keys().collect()
                 };
                 assert_eq!(keys(other), keys(bytes), "{engine}: {fingerprint:#018x}");
             }
@@ -73,7 +73,7 @@ fn tables_whose_only_blocks_have_one_checksum_differ() {
 
 /// The checksum of the first block.
 fn data_checksum(table: &Bytes) -> Vec<u8> {
-    let report = Table::open(table.clone()).expect("a table").verify();
+    let report = ForeignTable::open(table.clone()).expect("a table").verify();
     assert!(report.is_sound(), "{report:?}");
     let end = usize::try_from(report.blocks.iter().find(|block| block.offset == 0).expect("a block").bytes);
     let end = end.expect("small");
@@ -83,7 +83,7 @@ fn data_checksum(table: &Bytes) -> Vec<u8> {
 #[test]
 fn a_table_whose_properties_or_index_are_damaged_has_no_fingerprint() {
     let bytes = fs::read("fixtures/leveldb/lengths.ldb").expect("a table");
-    let index = Table::open(Bytes::from(bytes.clone())).expect("a table");
+    let index = ForeignTable::open(Bytes::from(bytes.clone())).expect("a table");
     let index = index
         .verify()
         .blocks

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use sstfilter::Probe;
 use sstfilter::RandomAccess;
-use sstfilter_interop::{BlockHandle, Error, FilterUnit, KeyBatch, Part, Probe, Table};
+use sstfilter_interop::{BlockHandle, Error, FilterUnit, ForeignTable, KeyBatch, Part};
 
 use crate::fixtures::{self, Fixture};
 
@@ -48,7 +49,7 @@ impl RandomAccess for &Watched {
 fn opening_reads_footer_metaindex_and_properties_and_nothing_else() {
     for fixture in fixtures::all() {
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         let reads = watched.take();
         let bytes: u64 = reads.iter().map(|read| read.size).sum();
         assert!(reads.len() <= 3, "{}: {reads:?}", fixture.file);
@@ -63,7 +64,7 @@ fn a_full_filter_is_read_once() {
     for fixture in fixtures::all().into_iter().filter(|fixture| fixture.layout == "full" && fixture.has_usable_filter())
     {
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         let keys: Vec<_> = table.user_keys().take(100).flatten().collect();
         watched.take();
         keys.iter().for_each(|key| assert_eq!(table.probe(key), Probe::MaybePresent));
@@ -87,7 +88,7 @@ fn a_partition_is_read_when_a_key_falls_into_it_and_then_kept() {
         let partitions = fixture.open().filter_info().expect("a filter").blocks;
         partitions_in_all += partitions;
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         watched.take();
         let Some(first) = keys.first() else { continue };
         assert_eq!(table.probe(first), Probe::MaybePresent);
@@ -96,7 +97,7 @@ fn a_partition_is_read_when_a_key_falls_into_it_and_then_kept() {
         keys.iter().for_each(|key| assert_eq!(table.probe(key), Probe::MaybePresent));
         assert_eq!(watched.take().len(), partitions - 1, "{}", fixture.file);
 
-        let batched = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let batched = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         watched.take();
         batched.probe_batch(&KeyBatch::new(keys.iter().map(Vec::as_slice)));
         assert_eq!(watched.take().len(), partitions + 1, "{}", fixture.file);
@@ -110,7 +111,7 @@ fn leveldb_needs_its_index_and_its_filter_block() {
         fixtures::all().into_iter().filter(|fixture| fixture.layout == "per_data_block" && fixture.has_usable_filter())
     {
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         watched.take();
         for number in 0..1_000_u32 {
             assert!(!matches!(table.probe(format!("{number:08}").as_bytes()), Probe::Unusable), "{}", fixture.file);
@@ -126,7 +127,7 @@ fn threads_read_each_partition_once_between_them() {
     let keys: Vec<_> = fixture.open().user_keys().flatten().collect();
     let partitions = fixture.open().filter_info().expect("a filter").blocks;
     let watched = Watched::new(fixture.bytes());
-    let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+    let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
     watched.take();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -141,7 +142,7 @@ fn a_read_that_failed_is_tried_again() {
     let mut probed = 0;
     for fixture in fixtures::all().into_iter().filter(Fixture::has_usable_filter) {
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(Table::open(&watched).expect("a sound table"));
+        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
         let Some(Ok(key)) = table.user_keys().next() else { continue };
         watched.fails.store(true, Ordering::Relaxed);
         // A key without a prefix may be present, whatever the answer of a filter of prefixes.

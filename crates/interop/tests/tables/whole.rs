@@ -1,7 +1,8 @@
 //! Tables as their engine wrote them.
 
 use bytes::Bytes;
-use sstfilter_interop::{Engine, KeyBatch, Probe, Table};
+use sstfilter::Probe;
+use sstfilter_interop::{Engine, ForeignTable, KeyBatch};
 
 use crate::fixtures;
 use crate::forged::Forged;
@@ -62,7 +63,7 @@ fn tables_of_format_versions_0_and_1_are_read_by_the_same_rules() {
     let with_version_1 = [&footer[..41], &1_u32.to_le_bytes(), &footer[45..]].concat();
     let with_version_0 = [&footer[1..41], &0xdb47_7524_8b80_fb57_u64.to_le_bytes()].concat();
     for (version, footer) in [(0, with_version_0), (1, with_version_1)] {
-        let table = Table::open(Bytes::from([blocks, &footer].concat())).expect("a table");
+        let table = ForeignTable::open(Bytes::from([blocks, &footer].concat())).expect("a table");
         assert_eq!((table.engine(), table.format_version()), (Engine::RocksDb, version));
         let keys: Vec<_> = table.user_keys().flatten().collect();
         assert_eq!(keys.len(), 300);

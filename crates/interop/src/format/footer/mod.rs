@@ -62,7 +62,7 @@ const LATEST_FORMAT_VERSION: u32 = 7;
 /// Recognizes a table's engine by its last bytes. Pass at least eight; no footer needs more than [`MAX_FOOTER_BYTES`].
 ///
 /// RocksDB before version 2.6 and Pebble's oldest format share LevelDB's magic number.
-/// [`Table::engine`](crate::Table::engine) distinguishes them.
+/// [`ForeignTable::engine`](crate::ForeignTable::engine) distinguishes them.
 ///
 /// ```
 /// use sstfilter_interop::{Engine, recognize};
