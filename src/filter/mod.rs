@@ -138,6 +138,30 @@ macro_rules! any_shape {
                 Ok(any)
             }
 
+            /// See [`FilterShape::describe`].
+            pub(crate) fn describe(&self) -> ShapeFields {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.describe(),)+
+                    Self::User(shape) => shape.describe(),
+                }
+            }
+
+            /// See [`FilterShape::fill_ratio`].
+            pub(crate) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.fill_ratio(payload),)+
+                    Self::User(shape) => shape.fill_ratio(payload),
+                }
+            }
+
+            /// See [`FilterShape::may_contain_batch`].
+            pub(crate) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.may_contain_batch(payload, hashes, matches),)+
+                    Self::User(shape) => shape.may_contain_batch(payload, hashes, matches),
+                }
+            }
+
             /// Returns the probe that calls [`FilterShape::may_contain`].
             fn plain_probe(&self) -> SingleProbe {
                 match self {
@@ -189,6 +213,14 @@ impl From<UserShape> for AnyShape {
 }
 
 impl AnyShape {
+    /// Returns whether the filter contains all of `hashes`.
+    pub(crate) fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
+        match self {
+            Self::User(shape) => shape.contains_all(payload, hashes),
+            _ => batch::all(hashes, |hashes, matches| self.may_contain_batch(payload, hashes, matches)),
+        }
+    }
+
     /// Returns the shape of a blocked Bloom filter: sets probe such filters together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }

@@ -19,10 +19,14 @@ use crate::panics::Interruption;
 use crate::threads::worthwhile;
 use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
 
+/// Returns whether a block with this shape contains all hashes.
+type SelfCheck = fn(&[u8], &AnyShape, &[KeyHash]) -> bool;
+
 /// The rules that a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    pub(super) is_self_checked: bool,
+    /// Checks a finished filter. A pointer: programs without self-checks do not link them.
+    pub(super) self_check: Option<SelfCheck>,
     pub(super) min_keys: u64,
     pub(super) max_keys: u64,
     pub(super) fallback_size: BitsPerKey,
@@ -40,7 +44,7 @@ impl Rules {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
         let (min_keys, headroom) = (kind.traits().min_keys, Headroom::default());
         Self {
-            is_self_checked: false,
+            self_check: None,
             min_keys,
             max_keys: MAX_KEYS,
             fallback_size,
@@ -150,7 +154,7 @@ impl Job {
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end, so hashes must be buffered.
-        let plan = plan.filter(|_| !self.rules.is_self_checked);
+        let plan = plan.filter(|_| self.rules.self_check.is_none());
         let state = match plan.and_then(|plan| Some((self.kind.stream(&plan.shape, self.limits)?, plan.shape))) {
             Some((stream, shape)) => State::Streaming(Box::new(Streaming::new(shape, stream))),
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::of(is_streamed) },
@@ -454,11 +458,10 @@ impl Job {
         if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > max_bytes {
             return Err(FallbackReason::NotSmaller);
         }
-        let contains_all = |block: &[u8]| contains_all(block, &shape, hashes);
-        if self.rules.is_self_checked && !built.block.as_deref().is_some_and(contains_all) {
-            return Err(FallbackReason::SelfCheckFailed);
+        match (self.rules.self_check, &built.block) {
+            (Some(is_sound), Some(block)) if !is_sound(block, &shape, hashes) => Err(FallbackReason::SelfCheckFailed),
+            _ => Ok(built),
         }
-        Ok(built)
     }
 
     /// Seals a finished payload into a block and its report.
@@ -507,7 +510,7 @@ fn bloom_size_of_equal_rate(kind: &dyn AnyKind) -> BitsPerKey {
 }
 
 /// Whether a block with this shape contains all of `hashes`. Checks the recorded parameters, too.
-fn contains_all(block: &[u8], shape: &AnyShape, hashes: &[KeyHash]) -> bool {
+pub(super) fn contains_all(block: &[u8], shape: &AnyShape, hashes: &[KeyHash]) -> bool {
     let payload = usize::try_from(shape.payload_bytes()).ok().and_then(|bytes| block.get(..bytes));
     let is_recorded = Trailer::decode(block).is_ok_and(|trailer| trailer.shape == shape.encode(hashes.len() as u64));
     is_recorded && payload.is_some_and(|payload| shape.contains_all(payload, hashes))

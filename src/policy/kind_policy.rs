@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::builder::{Job, Rules};
+use super::builder::{Job, Rules, contains_all};
 use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
@@ -103,12 +103,12 @@ impl FixedPolicy {
     ///
     /// The check costs one probe per key, and makes Bloom builders buffer their hashes.
     pub fn with_self_check(self) -> Self {
-        Self { rules: Rules { is_self_checked: true, ..self.rules }, ..self }
+        Self { rules: Rules { self_check: Some(contains_all), ..self.rules }, ..self }
     }
 
     /// Returns finished filters without probing them for their keys.
     pub fn without_self_check(self) -> Self {
-        Self { rules: Rules { is_self_checked: false, ..self.rules }, ..self }
+        Self { rules: Rules { self_check: None, ..self.rules }, ..self }
     }
 
     /// Sets the minimum number of keys for the kind; smaller files get a blocked Bloom filter. The default is 1,024 for
