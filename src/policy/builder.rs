@@ -17,7 +17,7 @@ use crate::filter::{
 use crate::hash::{KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SortScratch};
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
-use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
+use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Returns whether a block with this shape contains all hashes.
 type SelfCheck = fn(&[u8], &AnyShape, &[KeyHash]) -> bool;
@@ -32,8 +32,6 @@ pub(super) struct Rules {
     pub(super) fallback_size: BitsPerKey,
     /// Whether filters will shrink.
     pub(super) is_shrinkable: bool,
-    /// Added to the number of keys for which a kind that grows is planned.
-    pub(super) headroom: Headroom,
     /// The kind that the policy would request if it were compiled in.
     pub(super) instead_of: Option<KindId>,
 }
@@ -42,14 +40,12 @@ impl Rules {
     /// The default rules for a kind.
     pub(super) fn of(kind: &dyn AnyKind) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
-        let (min_keys, headroom) = (kind.traits().min_keys, Headroom::default());
         Self {
             self_check: None,
-            min_keys,
+            min_keys: kind.traits().min_keys,
             max_keys: MAX_KEYS,
             fallback_size,
             is_shrinkable: false,
-            headroom,
             instead_of: None,
         }
     }
@@ -71,7 +67,7 @@ impl Rules {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
-        let plan = kind.plan(keys, self.headroom)?;
+        let plan = kind.plan(keys)?;
         if keys > self.max_keys.min(MAX_KEYS) || plan.shape.payload_bytes() > MAX_PAYLOAD_BYTES {
             return Err(FallbackReason::TooManyKeys);
         }
@@ -86,7 +82,7 @@ impl Rules {
         if let Ok(plan) = self.plan(kind, keys, None) {
             return Some(plan.shape.block_bytes());
         }
-        let bloom = AnyKind::plan(&self.fallback(), keys, self.headroom).ok();
+        let bloom = AnyKind::plan(&self.fallback(), keys).ok();
         bloom.filter(|_| keys <= MAX_KEYS).map(|plan| plan.shape.block_bytes())
     }
 }
@@ -504,7 +500,7 @@ impl Job {
 
 /// Returns the size at which blocked Bloom has this kind's false positive rate.
 fn bloom_size_of_equal_rate(kind: &dyn AnyKind) -> BitsPerKey {
-    let rate = kind.plan(RATE_KEYS, Headroom::default()).map(|plan| plan.shape.expected_fpr(RATE_KEYS));
+    let rate = kind.plan(RATE_KEYS).map(|plan| plan.shape.expected_fpr(RATE_KEYS));
     let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
     rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
 }
