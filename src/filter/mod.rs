@@ -245,6 +245,9 @@ pub(crate) struct OpenShape {
     pub(crate) lines: Lines,
     payload_bytes: usize,
     pub(crate) any: AnyShape,
+    /// The probe for what was added, whole keys or parts of them: `probe`, until a block that holds no whole keys
+    /// replaces that one.
+    pub(crate) probe_added: SingleProbe,
 }
 
 impl OpenShape {
@@ -271,7 +274,7 @@ impl OpenShape {
         };
         // A block is a slice, so the length of its payload fits a `usize`.
         let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
-        Self { probe, lines, payload_bytes, any }
+        Self { probe, lines, payload_bytes, any, probe_added: probe }
     }
 
     /// Returns the payload of the block in `data`; `None` if `data` has become shorter since the block was opened.

@@ -34,7 +34,7 @@ pub(crate) trait FilterShape: Any + Send + Sync {
 
     /// Returns the parameters by name, for display.
     ///
-    /// Not a method of trait objects, like the next two: a program that never calls them does not link them.
+    /// Not a method of trait objects, like the next three: a program that never calls them does not link them.
     fn describe(&self) -> ShapeFields
     where
         Self: Sized;
@@ -48,7 +48,9 @@ pub(crate) trait FilterShape: Any + Send + Sync {
     }
 
     /// Returns whether the key of `hash` may have been added.
-    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool
+    where
+        Self: Sized;
 
     /// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64])

@@ -343,15 +343,18 @@ impl KindBuilder {
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         self.interruption.enter();
         // Taken out of `self`, because `insert` borrows all of it.
-        if let Some(mut parts) = self.parts.take() {
-            for &hash in parts.of(key).new {
-                self.insert(hash);
-            }
-            self.parts = Some(parts);
+        let mut parts = self.parts.take();
+        let whole_key;
+        let new = if let Some(parts) = &mut parts {
+            parts.of(key).new
         } else {
-            let hash = self.hasher.hash(key);
+            whole_key = [self.hasher.hash(key)];
+            &whole_key
+        };
+        for &hash in new {
             self.insert(hash);
         }
+        self.parts = parts;
         self.added += 1;
         self.interruption.leave();
     }
