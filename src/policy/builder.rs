@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 
 use super::report::stopwatch;
@@ -153,13 +154,22 @@ impl Job {
         let plan = plan.filter(|_| self.rules.self_check.is_none());
         let state = match plan.and_then(|plan| Some((self.kind.stream(&plan.shape, self.limits)?, plan.shape))) {
             Some((stream, shape)) => State::Streaming(Box::new(Streaming::new(shape, stream))),
-            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::of(is_streamed) },
+            None => State::Buffering(Vec::new()),
         };
         let hasher = context.hasher.clone();
         let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
-        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
+        Box::new(KindBuilder {
+            job: self,
+            hasher,
+            is_plain,
+            parts,
+            interruption,
+            added: 0,
+            state,
+            estimate: Cell::default(),
+        })
     }
 
     /// Returns the job of building a blocked Bloom filter instead.
@@ -184,13 +194,15 @@ struct KindBuilder {
     /// Keys added, repetitions included.
     added: u64,
     state: State,
+    /// The block's size with a number of buffered hashes, as far as it was asked for.
+    estimate: Cell<(u64, u64)>,
 }
 
 /// If the number of keys is known, streamed kinds insert keys as they arrive. Otherwise hashes are buffered for
 /// `finish`.
 enum State {
     Streaming(Box<Streaming>),
-    Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
+    Buffering(Vec<KeyHash>),
 }
 
 /// Keys that are staged and then inserted together: several times as many as Bloom prefetches lines ahead, in 2 KiB
@@ -248,27 +260,6 @@ impl Streaming {
     }
 }
 
-/// A cached estimate of the block's size, for kinds that are not streamed. Writers query it after every entry, and
-/// planning each time would cost as much as hashing the key. Planning a streamed kind is a division, so it is done when
-/// the size is queried, which is then exact.
-struct Estimate {
-    bytes: u64,
-    /// Key count at which to re-estimate: 1/64 more, so the estimate lags by at most 1.6 %. Never, for streamed kinds.
-    renewed_at: u64,
-}
-
-impl Estimate {
-    fn of(is_streamed: bool) -> Self {
-        Self { bytes: 0, renewed_at: if is_streamed { u64::MAX } else { 0 } }
-    }
-
-    fn renew(&mut self, job: &Job, keys: u64) {
-        if keys >= self.renewed_at {
-            *self = Self { bytes: job.block_bytes(keys), renewed_at: keys + keys / 64 + 1 };
-        }
-    }
-}
-
 impl BlockBuilder for KindBuilder {
     fn add_key(&mut self, key: &[u8]) {
         if !self.is_plain {
@@ -299,8 +290,7 @@ impl BlockBuilder for KindBuilder {
     fn estimated_bytes(&self) -> u64 {
         let unbound = match &self.state {
             State::Streaming(streaming) => streaming.shape.block_bytes(),
-            State::Buffering { hashes, estimate } if estimate.bytes > 0 && !hashes.is_empty() => estimate.bytes,
-            State::Buffering { hashes, .. } => self.job.block_bytes(hashes.len() as u64),
+            State::Buffering(hashes) => self.estimate_for(hashes.len() as u64),
         };
         unbound.saturating_add(self.job.identity.file_bytes()).saturating_add(self.job.held.len() as u64)
     }
@@ -322,7 +312,7 @@ impl BlockBuilder for KindBuilder {
                 let (built, distinct) = streaming.finish();
                 job.seal(built, distinct).unwrap_or_else(|reason| job.without_filter(reason, distinct))
             }
-            State::Buffering { hashes, .. } => job.build(hashes),
+            State::Buffering(hashes) => job.build(hashes),
         };
         built.report.keys_added = added;
         built.report.unstable_extractors = unstable_extractors;
@@ -338,6 +328,19 @@ impl fmt::Debug for KindBuilder {
 }
 
 impl KindBuilder {
+    /// Returns the size of the block of `keys` buffered hashes. Writers query it after every entry, and planning each
+    /// time would cost as much as hashing the key, so it lags by at most 1/64. Planning a streamed kind is a division:
+    /// its size is exact.
+    fn estimate_for(&self, keys: u64) -> u64 {
+        let (estimated_keys, bytes) = self.estimate.get();
+        if bytes > 0 && !self.job.kind.traits().is_streamed && keys <= estimated_keys + estimated_keys / 64 {
+            return bytes;
+        }
+        let bytes = self.job.block_bytes(keys);
+        self.estimate.set((keys, bytes));
+        bytes
+    }
+
     /// Adds the parts of a key that the previous key has not added.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
@@ -364,19 +367,15 @@ impl KindBuilder {
     fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
             State::Streaming(streaming) => streaming.insert(hash),
-            State::Buffering { hashes, estimate } => {
-                if hashes.last() != Some(&hash) {
-                    hashes.push(hash);
-                }
-                estimate.renew(&self.job, hashes.len() as u64);
-            }
+            State::Buffering(hashes) if hashes.last() == Some(&hash) => {}
+            State::Buffering(hashes) => hashes.push(hash),
         }
     }
 
     fn insert_all(&mut self, more: &[KeyHash]) {
         match &mut self.state {
             State::Streaming(streaming) => streaming.insert_all(more),
-            State::Buffering { hashes, estimate } => {
+            State::Buffering(hashes) => {
                 if self.job.kind.traits().accepts_partitioned_hashes {
                     // The fuse build reuses the buffer as its cells, which number up to a quarter more than the keys.
                     hashes.reserve(more.len() + more.len() / 4);
@@ -386,7 +385,6 @@ impl KindBuilder {
                     let is_repeated = run.first() == hashes.last();
                     hashes.extend_from_slice(&run[usize::from(is_repeated)..]);
                 }
-                estimate.renew(&self.job, hashes.len() as u64);
             }
         }
     }
