@@ -7,7 +7,7 @@
 
 use std::error::Error;
 
-use sstfilter::layers::{LayeredFilter, ScalableBloom};
+use sstfilter::layers::ScalableBloom;
 use sstfilter::{FalsePositiveRate, KeyHasher};
 
 const PLANNED: u64 = 10_000;

@@ -267,7 +267,7 @@ pub use error::{BlockError, ConfigError, ShrinkError};
 pub use filters::{FilterBuilder, FilterReader, FilterSet, Filters, LookupOutcome};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, PrefixMismatch, PrefixWatch, PreparedPrefix, SecretSeed, check_prefix_stability,
+    KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, check_prefix_stability,
 };
 pub use ids::KindId;
 pub use policy::{
@@ -276,7 +276,7 @@ pub use policy::{
 #[cfg(feature = "std")]
 pub use random_access::RandomAccess;
 pub use stats::FilterStats;
-pub use units::{BitsPerKey, FalsePositiveRate, Headroom, Sizing};
+pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
 #[cfg(feature = "growing")]
 pub use {
     block::DynamicFilter, filter::counting_bloom::filter::CountingBloom, filter::cuckoo::filter::CuckooFilter,

@@ -148,12 +148,6 @@ impl FalsePositiveRate {
     pub const fn get(self) -> f64 {
         self.0
     }
-
-    /// Returns log2(1/rate), the information-theoretic minimum of bits per key at this rate.
-    #[must_use]
-    pub fn information_bits(self) -> f64 {
-        -math::log2(self.0)
-    }
 }
 
 impl fmt::Display for FalsePositiveRate {
@@ -207,42 +201,6 @@ impl fmt::Display for Sizing {
     }
 }
 
-/// Room for keys to come, as a share of those that are known: for filters that take more once they are in use.
-///
-/// ```
-/// use sstfilter::{FalsePositiveRate, HashIdentity, Headroom, StandardBloom};
-///
-/// let keys = Headroom::percent(20)?.over(1_000);
-/// assert_eq!(keys, 1_200);
-/// let filter = StandardBloom::for_rate(HashIdentity::default(), keys, FalsePositiveRate::ONE_PERCENT)?;
-/// # Ok::<(), sstfilter::FilterError>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Headroom {
-    percent: u32,
-}
-
-impl Headroom {
-    /// Returns room for this share of the known keys, 0 to 1,000 percent.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::OutOfRange`] for more.
-    pub fn percent(percent: u32) -> Result<Self, ConfigError> {
-        if percent > 1_000 {
-            return Err(ConfigError::out_of_range("headroom, in percent", "0 to 1,000", percent));
-        }
-        Ok(Self { percent })
-    }
-
-    /// Returns the number of keys to plan for, rounded up.
-    #[must_use]
-    pub fn over(self, keys: u64) -> u64 {
-        let more = (u128::from(keys) * u128::from(self.percent)).div_ceil(100);
-        keys.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,6 +222,6 @@ mod tests {
         }
         assert!(FalsePositiveRate::from_fingerprint_bits(0).is_err());
         let rate = FalsePositiveRate::from_fingerprint_bits(32).unwrap();
-        assert!((rate.information_bits() - 32.0).abs() < 1e-12);
+        assert!((rate.get().log2() + 32.0).abs() < 1e-12);
     }
 }

@@ -2,7 +2,9 @@
 //! stored and damaged.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::layers::{LateKeys, LayeredFilter, RotatingBloom, ScalableBloom};
+use sstfilter::layers::{
+    Growth, Late, LateKeys, LayeredFilter, Part, Rotating, RotatingBloom, Scalable, ScalableBloom,
+};
 use sstfilter::{BuildContext, HashIdentity, KeyHash, KeyHasher, MatchBitmap, RegisterBlockedBloom, StandardBloom};
 
 use crate::pick;
@@ -14,13 +16,13 @@ const MAX_PLANNED: u64 = 500;
 pub fn exercise(bytes: &[u8]) {
     let identity = KeyHasher::default().identity();
     for bytes in [bytes.to_vec(), sealed(bytes)] {
-        load::<LateKeys>(&bytes, identity, |filter, hash| {
+        load::<StandardBloom, Late>(&bytes, identity, |filter, hash| {
             filter.insert(hash);
             true
         });
-        load::<ScalableBloom<RegisterBlockedBloom>>(&bytes, identity, |filter, hash| filter.insert(hash).is_ok());
-        load::<ScalableBloom>(&bytes, identity, |filter, hash| filter.insert(hash).is_ok());
-        load::<RotatingBloom>(&bytes, identity, |filter, hash| {
+        load::<RegisterBlockedBloom, Scalable>(&bytes, identity, |filter, hash| filter.insert(hash).is_ok());
+        load::<StandardBloom, Scalable>(&bytes, identity, |filter, hash| filter.insert(hash).is_ok());
+        load::<StandardBloom, Rotating>(&bytes, identity, |filter, hash| {
             filter.insert(hash);
             true
         });
@@ -28,25 +30,33 @@ pub fn exercise(bytes: &[u8]) {
     let _ = fill(&mut Unstructured::new(bytes));
 }
 
-/// The bytes with the magic number, the version and a checksum that holds.
+/// The bytes with the magic number, the version and checksums that hold, as the ending of an unbound filter.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
-    let Some(end) = bytes.len().checked_sub(7) else { return out };
-    out[end..end + 3].copy_from_slice(b"\x01ST");
-    let sum = crc32c::crc32c(&out[..end + 3]);
-    out[end + 3..].copy_from_slice(&sum.to_le_bytes());
+    let Some(ending) = bytes.len().checked_sub(32) else { return out };
+    let index_bytes = u32::from_le_bytes(out[ending + 8..ending + 12].try_into().expect("4 bytes")) as usize;
+    let Some(index) = ending.checked_sub(index_bytes) else { return out };
+    let blocks_sum = crc32c::crc32c(&out[..index]);
+    out[ending + 12..ending + 16].copy_from_slice(&blocks_sum.to_le_bytes());
+    out[ending + 25..ending + 28].copy_from_slice(b"\x01ST");
+    let sum = crc32c::crc32c(&out[index..ending + 28]);
+    out[ending + 28..].copy_from_slice(&sum.to_le_bytes());
     out
 }
 
 /// Loads untrusted bytes. A filter that loads can be used like any other.
-fn load<F: LayeredFilter>(bytes: &[u8], identity: HashIdentity, insert: impl Fn(&mut F, KeyHash) -> bool) {
-    let Ok(mut filter) = F::from_bytes(bytes.to_vec(), identity) else { return };
+fn load<P: Part, G: Growth>(
+    bytes: &[u8],
+    identity: HashIdentity,
+    insert: impl Fn(&mut LayeredFilter<P, G>, KeyHash) -> bool,
+) {
+    let Ok(mut filter) = LayeredFilter::from_bytes(bytes.to_vec(), identity) else { return };
     let last = (0..20).map(KeyHash::mix).filter(|&hash| insert(&mut filter, hash)).last();
     let health = filter.health();
     assert!((0.0..=1.0).contains(&health.expected_fpr) && (0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
     assert!(last.is_none_or(|hash| filter.contains(hash)), "the key that came last");
     let stored = filter.to_bytes().expect("it is small");
-    F::from_bytes(stored, identity).expect("it was just written");
+    LayeredFilter::<P, G>::from_bytes(stored, identity).expect("it was just written");
 }
 
 fn fill(input: &mut Unstructured<'_>) -> Result<()> {
@@ -81,7 +91,7 @@ fn late(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-fn scalable<P: sstfilter::layers::Part>(input: &mut Unstructured<'_>) -> Result<()> {
+fn scalable<P: Part>(input: &mut Unstructured<'_>) -> Result<()> {
     let (planned, rate) = (input.int_in_range(0..=MAX_PLANNED)?, pick::rate(input)?);
     let Ok(mut filter) = ScalableBloom::<P>::new(HashIdentity::default(), planned, rate) else { return Ok(()) };
     let mut held = Vec::new();
@@ -129,14 +139,18 @@ fn rotating(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 /// The filter after it was stored, which holds the same keys; with a bit flipped it does not load.
-fn restored<F: LayeredFilter>(input: &mut Unstructured<'_>, filter: &F, held: &[KeyHash]) -> Result<F> {
+fn restored<P: Part, G: Growth>(
+    input: &mut Unstructured<'_>,
+    filter: &LayeredFilter<P, G>,
+    held: &[KeyHash],
+) -> Result<LayeredFilter<P, G>> {
     let identity = HashIdentity::default();
     let bytes = filter.to_bytes().expect("it is small");
     let mut damaged = bytes.to_vec();
     let at = input.choose_index(damaged.len())?;
     damaged[at] ^= 1 << input.int_in_range(0..=7)?;
-    assert!(F::from_bytes(damaged, identity).is_err(), "byte {at}");
-    let restored = F::from_bytes(bytes.clone(), identity).expect("it was just written");
+    assert!(LayeredFilter::<P, G>::from_bytes(damaged, identity).is_err(), "byte {at}");
+    let restored = LayeredFilter::<P, G>::from_bytes(bytes.clone(), identity).expect("it was just written");
     assert_eq!(restored.to_bytes().expect("it is small"), bytes);
     let mut matches = MatchBitmap::default();
     for filter in [filter, &restored] {

@@ -26,6 +26,19 @@ impl BlockIdentity {
     pub const fn file_bytes(self) -> u64 {
         if self.file.is_some() { Self::FILE_BYTES } else { 0 }
     }
+
+    /// Checks the identity of a filter against this one, its reader's.
+    pub(crate) fn check(self, got: Self) -> Result<(), BlockError> {
+        // The hash first: a block of another hash says nothing about this reader's keys, whatever else matches.
+        if self.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: self.hash, got: got.hash });
+        }
+        if self.file == got.file {
+            Ok(())
+        } else {
+            Err(BlockError::FileMismatch { expected: self.file, got: got.file })
+        }
+    }
 }
 
 impl From<HashIdentity> for BlockIdentity {
@@ -175,14 +188,7 @@ impl HeldParts<'_> {
     ///
     /// A [`BlockError`] that names the difference.
     pub fn check_for(self, context: &LoadContext<'_>, got: BlockIdentity) -> Result<(), BlockError> {
-        let expected = context.identity;
-        // The hash first: a block of another hash says nothing about this reader's keys, whatever else matches.
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
-        }
-        if expected.file != got.file {
-            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
-        }
+        context.identity.check(got)?;
         match context.parts {
             Wanted::WholeKeys if !self.has_whole_keys() => self.check(&KeyParts::whole_keys()),
             Wanted::These(parts) => self.check(parts),

@@ -210,7 +210,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if self.trailer.has_whole_keys {
             return self.may_contain(hash);
         }
-        self.shape.payload(self.data.as_ref()).is_none_or(|payload| self.shape.any.may_contain(payload, hash))
+        (self.shape.probe_added)(self.data.as_ref(), hash, &self.shape)
     }
 
     /// Whether the file may contain a key with the prefix; `false` is certain. Returns `true` if the block answers for

@@ -268,7 +268,7 @@ impl Ending {
 
 /// Everything after the payload of a block or the top index of a container, with a verified checksum and length.
 pub struct CheckedTail<'a> {
-    params: &'a [[u8; 4]],
+    pub(crate) params: &'a [[u8; 4]],
     /// The parts of keys that the filter holds.
     pub held: HeldParts<'a>,
     file: Option<FileId>,

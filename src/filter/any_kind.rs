@@ -10,13 +10,13 @@ use core::any::Any;
 use core::fmt;
 
 use super::AnyShape;
-use super::kind::{BuildLimits, BuildResult, Kind, Updates};
+use super::kind::{BuildLimits, BuildResult, Kind};
 use super::payload::{BuiltPayload, StreamedPayload};
 use super::reason::FallbackReason;
 use super::shape::FilterShape;
 use crate::hash::{KeyHash, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_with};
 use crate::ids::KindId;
-use crate::units::{BitsPerKey, Headroom};
+use crate::units::BitsPerKey;
 
 /// The plan of a filter.
 pub(crate) struct Planned {
@@ -44,8 +44,7 @@ pub(crate) trait AnyKind: Send + Sync {
     fn id(&self) -> KindId;
     fn name(&self) -> &'static str;
     fn traits(&self) -> KindTraits;
-    /// Plans a filter of `keys` keys; a kind that grows is planned with `headroom`.
-    fn plan(&self, keys: u64, headroom: Headroom) -> Result<Planned, FallbackReason>;
+    fn plan(&self, keys: u64) -> Result<Planned, FallbackReason>;
     /// Partitions hashes for [`build`](Self::build) with spare memory; `false` if it would not help.
     fn partition(&self, hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, max_bytes: u64) -> bool;
     /// Sorts hashes for [`build`](Self::build) and drops repetitions, unless the kind takes them in any order.
@@ -80,8 +79,8 @@ impl<K: Kind> AnyKind for K {
         }
     }
 
-    fn plan(&self, keys: u64, headroom: Headroom) -> Result<Planned, FallbackReason> {
-        let shape = Kind::plan(self, if K::UPDATES == Updates::None { keys } else { headroom.over(keys) })?;
+    fn plan(&self, keys: u64) -> Result<Planned, FallbackReason> {
+        let shape = Kind::plan(self, keys)?;
         let thread_bytes = self.thread_bytes(keys, &shape);
         Ok(Planned {
             build_bytes: self.build_bytes(keys, &shape),

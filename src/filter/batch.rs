@@ -49,7 +49,7 @@ pub(crate) fn answers_ahead(
 }
 
 /// Returns whether `probe` sets the bits of all `hashes`.
-pub(crate) fn all(hashes: &[KeyHash], probe: &mut dyn FnMut(&[KeyHash], &mut [u64])) -> bool {
+pub(crate) fn all(hashes: &[KeyHash], mut probe: impl FnMut(&[KeyHash], &mut [u64])) -> bool {
     // 16,384 keys at a time, because their answers take 2 KiB and stay in L1.
     let mut matches = [0_u64; 1 << 8];
     hashes.chunks(64 * matches.len()).all(|chunk| {

@@ -8,6 +8,7 @@ use crate::codec::AlignedBuffer;
 use crate::error::BlockError;
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
+use crate::filter::words::{AtomicU64, AtomicWords};
 use crate::hash::{HashIdentity, KeyHash};
 
 /// A filter in memory that knows nothing of blocks.
@@ -158,6 +159,118 @@ impl<S: GrowingShape> Contents for InMemory<S> {
         self.shape.may_contain_batch(self.bytes(), hashes, matches);
     }
 }
+
+/// The shape of a filter that many threads change at the same time, in atomic words.
+pub(crate) trait SharedShape: FilterShape + Copy + PartialEq {
+    const KIND: KindId;
+    /// Returns the bits of the filter, and those of each key.
+    fn size(&self) -> (u64, u8);
+    /// Returns the fill, and the number of keys that it suggests. Reads all words.
+    fn health(&self, words: &[AtomicU64]) -> FilterHealth;
+    fn contains(&self, words: &[AtomicU64], hash: KeyHash) -> bool;
+    fn contains_batch(&self, words: &[AtomicU64], hashes: &[KeyHash], matches: &mut [u64]);
+    /// Corrects harmless deviations of a stored payload.
+    fn accept(&self, _words: &mut AtomicWords) {}
+}
+
+/// A filter in memory that many threads change at the same time.
+#[derive(Debug)]
+pub(crate) struct Shared<S> {
+    pub(crate) hash: HashIdentity,
+    pub(crate) shape: S,
+    /// As many words as the shape requires.
+    pub(crate) words: AtomicWords,
+}
+
+impl<S: SharedShape> Shared<S> {
+    pub(crate) fn empty(hash: HashIdentity, shape: S) -> Result<Self, FilterError> {
+        let bytes = shape.payload_bytes();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
+        }
+        Ok(Self { hash, shape, words: AtomicWords::zeroed(bytes)? })
+    }
+
+    pub(crate) fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let mut restored = Self::empty(stored.hash, stored.decode(S::KIND)?)?;
+        restored.words.read(stored.payload);
+        restored.shape.accept(&mut restored.words);
+        Ok(restored)
+    }
+
+    pub(crate) fn union(&self, other: &Self) -> Result<(), FilterError> {
+        check_same_hash(self.hash, other.hash)?;
+        if self.shape != other.shape {
+            return Err(FilterError::ShapeMismatch { expected: self.shape.size(), got: other.shape.size() });
+        }
+        self.words.union(&other.words);
+        Ok(())
+    }
+}
+
+impl<S: SharedShape> Contents for Shared<S> {
+    fn kind(&self) -> KindId {
+        S::KIND
+    }
+
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    fn shape(&self) -> &dyn FilterShape {
+        &self.shape
+    }
+
+    fn keys(&self) -> u64 {
+        self.health().keys
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    fn health(&self) -> FilterHealth {
+        self.shape.health(&self.words)
+    }
+
+    fn write_payload(&self, out: &mut [u8]) {
+        self.words.write(out);
+    }
+
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.shape.contains(&self.words, hash)
+    }
+
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
+        self.shape.contains_batch(&self.words, hashes, matches);
+    }
+}
+
+/// Implements [`Dynamic`] for a filter around its `contents`; `$insert` inserts keys, and its other fields begin as
+/// `$value`.
+macro_rules! dynamic {
+    ($filter:ident($contents:ty $(, $field:ident: $value:expr)?), $insert:expr) => {
+        impl $crate::filter::dynamic::Dynamic for $filter {
+            fn contents(&self) -> &dyn $crate::filter::dynamic::Contents {
+                &self.contents
+            }
+
+            fn contents_mut(&mut self) -> &mut dyn $crate::filter::dynamic::Contents {
+                &mut self.contents
+            }
+
+            fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+                let insert: fn(&mut Self, &[KeyHash]) -> Result<(), FilterError> = $insert;
+                insert(self, hashes)
+            }
+
+            fn restore(stored: &$crate::filter::dynamic::StoredFilter<'_>) -> Result<Self, FilterError> {
+                Ok(Self { contents: <$contents>::restore(stored)?, $($field: $value)? })
+            }
+        }
+    };
+}
+pub(crate) use dynamic;
 
 impl From<FilterError> for FallbackReason {
     fn from(error: FilterError) -> Self {

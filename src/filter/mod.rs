@@ -138,6 +138,30 @@ macro_rules! any_shape {
                 Ok(any)
             }
 
+            /// See [`FilterShape::describe`].
+            pub(crate) fn describe(&self) -> ShapeFields {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.describe(),)+
+                    Self::User(shape) => shape.describe(),
+                }
+            }
+
+            /// See [`FilterShape::fill_ratio`].
+            pub(crate) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.fill_ratio(payload),)+
+                    Self::User(shape) => shape.fill_ratio(payload),
+                }
+            }
+
+            /// See [`FilterShape::may_contain_batch`].
+            pub(crate) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+                match self {
+                    $($(#[$only])? Self::$kind(shape) => shape.may_contain_batch(payload, hashes, matches),)+
+                    Self::User(shape) => shape.may_contain_batch(payload, hashes, matches),
+                }
+            }
+
             /// Returns the probe that calls [`FilterShape::may_contain`].
             fn plain_probe(&self) -> SingleProbe {
                 match self {
@@ -189,6 +213,14 @@ impl From<UserShape> for AnyShape {
 }
 
 impl AnyShape {
+    /// Returns whether the filter contains all of `hashes`.
+    pub(crate) fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
+        match self {
+            Self::User(shape) => shape.contains_all(payload, hashes),
+            _ => batch::all(hashes, |hashes, matches| self.may_contain_batch(payload, hashes, matches)),
+        }
+    }
+
     /// Returns the shape of a blocked Bloom filter: sets probe such filters together.
     pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
         if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }
@@ -213,6 +245,9 @@ pub(crate) struct OpenShape {
     pub(crate) lines: Lines,
     payload_bytes: usize,
     pub(crate) any: AnyShape,
+    /// The probe for what was added, whole keys or parts of them: `probe`, until a block that holds no whole keys
+    /// replaces that one.
+    pub(crate) probe_added: SingleProbe,
 }
 
 impl OpenShape {
@@ -239,7 +274,7 @@ impl OpenShape {
         };
         // A block is a slice, so the length of its payload fits a `usize`.
         let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
-        Self { probe, lines, payload_bytes, any }
+        Self { probe, lines, payload_bytes, any, probe_added: probe }
     }
 
     /// Returns the payload of the block in `data`; `None` if `data` has become shorter since the block was opened.

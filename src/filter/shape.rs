@@ -33,24 +33,31 @@ pub(crate) trait FilterShape: Any + Send + Sync {
     fn expected_fpr(&self, keys: u64) -> f64;
 
     /// Returns the parameters by name, for display.
-    fn describe(&self) -> ShapeFields;
+    ///
+    /// Not a method of trait objects, like the next three: a program that never calls them does not link them.
+    fn describe(&self) -> ShapeFields
+    where
+        Self: Sized;
 
     /// Returns how full the filter is, from 0 to 1; `None` for kinds that do not fill up. Reads the whole payload.
-    fn fill_ratio(&self, _payload: &[u8]) -> Option<f64> {
+    fn fill_ratio(&self, _payload: &[u8]) -> Option<f64>
+    where
+        Self: Sized,
+    {
         None
     }
 
     /// Returns whether the key of `hash` may have been added.
-    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool
+    where
+        Self: Sized;
 
     /// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64])
+    where
+        Self: Sized,
+    {
         batch::answers(hashes, matches, |hash| self.may_contain(payload, hash));
-    }
-
-    /// Returns whether the filter contains all of `hashes`.
-    fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
-        batch::all(hashes, &mut |hashes, matches| self.may_contain_batch(payload, hashes, matches))
     }
 
     /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two

@@ -214,6 +214,17 @@ impl UserShape {
     pub(super) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
         guarded(false, || self.kind.kind.shrink_into(&self.encoded, &smaller.encoded, payload, out))
     }
+
+    /// Checks both probes, because they may differ. A probe that panics contains no key here.
+    pub(super) fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
+        let Self { kind: GuardedKind { kind, .. }, encoded } = self;
+        let matches = || {
+            let mut matches = vec![0; hashes.len().div_ceil(64)];
+            kind.may_contain_batch(encoded, payload, hashes, &mut matches);
+            (0..hashes.len()).all(|index| matches[index / 64] >> (index % 64) & 1 == 1)
+        };
+        guarded(false, || matches() && hashes.iter().all(|&hash| kind.may_contain(encoded, payload, hash)))
+    }
 }
 
 impl FilterShape for UserShape {
@@ -261,17 +272,6 @@ impl FilterShape for UserShape {
             // Bits after the last key would count as positives.
             *last &= (1 << (hashes.len() % 64)) - 1;
         }
-    }
-
-    /// Checks both probes, because they may differ. A probe that panics contains no key here.
-    fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
-        let Self { kind: GuardedKind { kind, .. }, encoded } = self;
-        let matches = || {
-            let mut matches = vec![0; hashes.len().div_ceil(64)];
-            kind.may_contain_batch(encoded, payload, hashes, &mut matches);
-            (0..hashes.len()).all(|index| matches[index / 64] >> (index % 64) & 1 == 1)
-        };
-        guarded(false, || matches() && hashes.iter().all(|&hash| kind.may_contain(encoded, payload, hash)))
     }
 }
 

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Deref;
 
 #[cfg(not(all(test, loom)))]
@@ -16,7 +17,7 @@ pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 use crate::filter::error::FilterError;
 
 /// A word of a filter, in memory or stored.
-pub(super) trait Word {
+pub(crate) trait Word {
     fn value(&self) -> u64;
 }
 
@@ -66,7 +67,7 @@ pub(super) fn with_mut<T>(word: &mut AtomicU64, change: impl FnOnce(&mut u64) ->
 }
 
 /// The payload of a filter that many threads fill.
-pub(super) struct AtomicWords(Box<[AtomicU64]>);
+pub(crate) struct AtomicWords(Box<[AtomicU64]>);
 
 impl AtomicWords {
     /// Returns words without set bits for a payload of `bytes`, a multiple of 8.
@@ -106,6 +107,12 @@ impl AtomicWords {
         for (word, &stored) in self.0.iter_mut().zip(payload.as_chunks().0) {
             with_mut(word, |word| *word = u64::from_le_bytes(stored));
         }
+    }
+}
+
+impl fmt::Debug for AtomicWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} words", self.len())
     }
 }
 

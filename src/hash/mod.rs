@@ -18,7 +18,7 @@ use core::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, PrefixMismatch, check_prefix_stability};
+pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, check_prefix_stability};
 pub use parts::{Domain, KeyParts, OrderedKeyHashes, PrefixWatch, PreparedPrefix};
 pub use secret::SecretSeed;
 pub use sort::sort_hashes;

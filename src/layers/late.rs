@@ -1,11 +1,11 @@
 //! A static filter with keys that came later.
 
-use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use super::parts::{Layers, Numbers, Part, Role, layered, load_base};
-use crate::block::{BlockIdentity, LoadContext};
+use super::{Growth, LayeredFilter, Numbers, Part, load_base};
+use crate::block::LoadContext;
 use crate::error::BlockError;
 use crate::filter::dynamic::check_same_hash;
 use crate::filter::error::FilterError;
@@ -14,6 +14,16 @@ use crate::hash::KeyHash;
 use crate::policy::{BuildContext, FilterPolicy};
 use crate::units::FalsePositiveRate;
 
+/// The growth of [`LateKeys`]: one part over a static filter, which takes all keys.
+#[derive(Debug)]
+pub enum Late {}
+
+impl Growth for Late {
+    const TYPE: u8 = 1;
+    const PARTS: RangeInclusive<u32> = 2..=2;
+    const HAS_BASE: bool = true;
+}
+
 /// A filter of a static kind, such as Ribbon or binary fuse, and a growing one for keys that come after it was built.
 /// (Some authors call this an incremental filter, "IBIF".)
 ///
@@ -21,7 +31,7 @@ use crate::units::FalsePositiveRate;
 /// filter of its file in a view of a store. Both rates add up: for 1 % in all, give 0.5 % to each.
 ///
 /// ```
-/// use sstfilter::layers::{LateKeys, LayeredFilter};
+/// use sstfilter::layers::LateKeys;
 /// use sstfilter::{FalsePositiveRate, FileId, Filters, FixedPolicy};
 ///
 /// let rate = FalsePositiveRate::new(0.005)?;
@@ -44,12 +54,9 @@ use crate::units::FalsePositiveRate;
 /// assert!(!rebuilt.is_due() && rebuilt.health().keys == 11_100);
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
-#[derive(Debug)]
-pub struct LateKeys<P = StandardBloom> {
-    pub(super) layers: Layers<P>,
-}
+pub type LateKeys<P = StandardBloom> = LayeredFilter<P, Late>;
 
-impl<P: Part> LateKeys<P> {
+impl<P: Part> LayeredFilter<P, Late> {
     /// Opens a built block of any kind, and plans for `late_keys` more, with `rate` for these alone. The block's own
     /// rate comes on top. Late keys are whole keys: prefixes of keys that the block also holds are not those of late
     /// ones, so do not probe it for prefixes.
@@ -66,32 +73,31 @@ impl<P: Part> LateKeys<P> {
         rate: FalsePositiveRate,
     ) -> Result<Self, FilterError> {
         let context = context.into();
-        let BlockIdentity { hash, file, .. } = context.identity();
-        let base = Some(load_base(block.into(), context)?);
         let numbers = Numbers { rate, keys: late_keys.max(1), inserted: 0 };
-        let mut layers = Layers { hash, file, base, parts: Vec::new(), numbers };
-        layers.push(numbers.keys, rate.get())?;
-        Ok(Self { layers })
+        let mut filter = Self::without_parts(context.identity(), numbers);
+        filter.base = Some(load_base(block.into(), context)?);
+        filter.push(numbers.keys, rate.get())?;
+        Ok(filter)
     }
 
     /// Inserts a late key, and returns whether it was new: `false` for a key that the filter already seemed to contain,
     /// perhaps by a false positive. Keep such a key for [`rebuilt`](Self::rebuilt) all the same.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
-        let is_in_base = self.layers.base.as_ref().is_some_and(|base| base.may_contain(hash));
-        !is_in_base && self.layers.add(hash)
+        let is_in_base = self.base.as_ref().is_some_and(|base| base.may_contain(hash));
+        !is_in_base && self.add(hash)
     }
 
     /// Returns whether more keys came later than were planned, so that the rate rises: rebuild the filter.
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.layers.numbers.inserted > self.layers.numbers.keys
+        self.numbers.inserted > self.numbers.keys
     }
 
     /// Returns the late keys as a share of those in the static filter.
     #[must_use]
     pub fn late_share(&self) -> f64 {
-        let keys = self.layers.base.as_ref().map_or(0, |base| base.info().keys);
-        self.layers.numbers.inserted as f64 / keys.max(1) as f64
+        let keys = self.base.as_ref().map_or(0, |base| base.info().keys);
+        self.numbers.inserted as f64 / keys.max(1) as f64
     }
 
     /// Rebuilds the static filter from the hashes of **all** keys: those of the file, and every late one, also those
@@ -117,11 +123,9 @@ impl<P: Part> LateKeys<P> {
         let block = built.and_then(|built| built.block).ok_or_else(|| BlockError::Unreadable {
             reason: "static filter of late keys: expected one, but the policy built none".into(),
         })?;
-        let Numbers { keys, rate, .. } = self.layers.numbers;
+        let Numbers { keys, rate, .. } = self.numbers;
         let rebuilt = Self::over(block, load, keys, rate)?;
-        check_same_hash(self.layers.hash, rebuilt.layers.hash)?;
+        check_same_hash(self.identity.hash, rebuilt.identity.hash)?;
         Ok(rebuilt)
     }
 }
-
-layered!(LateKeys, Role::Late);

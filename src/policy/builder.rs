@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 
 use super::report::stopwatch;
@@ -17,19 +18,21 @@ use crate::filter::{
 use crate::hash::{KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SortScratch};
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
-use crate::units::{BitsPerKey, FalsePositiveRate, Headroom};
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// Returns whether a block with this shape contains all hashes.
+type SelfCheck = fn(&[u8], &AnyShape, &[KeyHash]) -> bool;
 
 /// The rules that a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    pub(super) is_self_checked: bool,
+    /// Checks a finished filter. A pointer: programs without self-checks do not link them.
+    pub(super) self_check: Option<SelfCheck>,
     pub(super) min_keys: u64,
     pub(super) max_keys: u64,
     pub(super) fallback_size: BitsPerKey,
     /// Whether filters will shrink.
     pub(super) is_shrinkable: bool,
-    /// Added to the number of keys for which a kind that grows is planned.
-    pub(super) headroom: Headroom,
     /// The kind that the policy would request if it were compiled in.
     pub(super) instead_of: Option<KindId>,
 }
@@ -38,14 +41,12 @@ impl Rules {
     /// The default rules for a kind.
     pub(super) fn of(kind: &dyn AnyKind) -> Self {
         let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
-        let (min_keys, headroom) = (kind.traits().min_keys, Headroom::default());
         Self {
-            is_self_checked: false,
-            min_keys,
+            self_check: None,
+            min_keys: kind.traits().min_keys,
             max_keys: MAX_KEYS,
             fallback_size,
             is_shrinkable: false,
-            headroom,
             instead_of: None,
         }
     }
@@ -67,7 +68,7 @@ impl Rules {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
-        let plan = kind.plan(keys, self.headroom)?;
+        let plan = kind.plan(keys)?;
         if keys > self.max_keys.min(MAX_KEYS) || plan.shape.payload_bytes() > MAX_PAYLOAD_BYTES {
             return Err(FallbackReason::TooManyKeys);
         }
@@ -82,7 +83,7 @@ impl Rules {
         if let Ok(plan) = self.plan(kind, keys, None) {
             return Some(plan.shape.block_bytes());
         }
-        let bloom = AnyKind::plan(&self.fallback(), keys, self.headroom).ok();
+        let bloom = AnyKind::plan(&self.fallback(), keys).ok();
         bloom.filter(|_| keys <= MAX_KEYS).map(|plan| plan.shape.block_bytes())
     }
 }
@@ -150,16 +151,25 @@ impl Job {
             plan => plan.and_then(Result::ok),
         };
         // A self-check probes every hash at the end, so hashes must be buffered.
-        let plan = plan.filter(|_| !self.rules.is_self_checked);
+        let plan = plan.filter(|_| self.rules.self_check.is_none());
         let state = match plan.and_then(|plan| Some((self.kind.stream(&plan.shape, self.limits)?, plan.shape))) {
             Some((stream, shape)) => State::Streaming(Box::new(Streaming::new(shape, stream))),
-            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::of(is_streamed) },
+            None => State::Buffering(Vec::new()),
         };
         let hasher = context.hasher.clone();
         let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
         let interruption = Interruption::default();
-        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
+        Box::new(KindBuilder {
+            job: self,
+            hasher,
+            is_plain,
+            parts,
+            interruption,
+            added: 0,
+            state,
+            estimate: Cell::default(),
+        })
     }
 
     /// Returns the job of building a blocked Bloom filter instead.
@@ -184,13 +194,15 @@ struct KindBuilder {
     /// Keys added, repetitions included.
     added: u64,
     state: State,
+    /// The block's size with a number of buffered hashes, as far as it was asked for.
+    estimate: Cell<(u64, u64)>,
 }
 
 /// If the number of keys is known, streamed kinds insert keys as they arrive. Otherwise hashes are buffered for
 /// `finish`.
 enum State {
     Streaming(Box<Streaming>),
-    Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
+    Buffering(Vec<KeyHash>),
 }
 
 /// Keys that are staged and then inserted together: several times as many as Bloom prefetches lines ahead, in 2 KiB
@@ -248,27 +260,6 @@ impl Streaming {
     }
 }
 
-/// A cached estimate of the block's size, for kinds that are not streamed. Writers query it after every entry, and
-/// planning each time would cost as much as hashing the key. Planning a streamed kind is a division, so it is done when
-/// the size is queried, which is then exact.
-struct Estimate {
-    bytes: u64,
-    /// Key count at which to re-estimate: 1/64 more, so the estimate lags by at most 1.6 %. Never, for streamed kinds.
-    renewed_at: u64,
-}
-
-impl Estimate {
-    fn of(is_streamed: bool) -> Self {
-        Self { bytes: 0, renewed_at: if is_streamed { u64::MAX } else { 0 } }
-    }
-
-    fn renew(&mut self, job: &Job, keys: u64) {
-        if keys >= self.renewed_at {
-            *self = Self { bytes: job.block_bytes(keys), renewed_at: keys + keys / 64 + 1 };
-        }
-    }
-}
-
 impl BlockBuilder for KindBuilder {
     fn add_key(&mut self, key: &[u8]) {
         if !self.is_plain {
@@ -299,8 +290,7 @@ impl BlockBuilder for KindBuilder {
     fn estimated_bytes(&self) -> u64 {
         let unbound = match &self.state {
             State::Streaming(streaming) => streaming.shape.block_bytes(),
-            State::Buffering { hashes, estimate } if estimate.bytes > 0 && !hashes.is_empty() => estimate.bytes,
-            State::Buffering { hashes, .. } => self.job.block_bytes(hashes.len() as u64),
+            State::Buffering(hashes) => self.estimate_for(hashes.len() as u64),
         };
         unbound.saturating_add(self.job.identity.file_bytes()).saturating_add(self.job.held.len() as u64)
     }
@@ -322,7 +312,7 @@ impl BlockBuilder for KindBuilder {
                 let (built, distinct) = streaming.finish();
                 job.seal(built, distinct).unwrap_or_else(|reason| job.without_filter(reason, distinct))
             }
-            State::Buffering { hashes, .. } => job.build(hashes),
+            State::Buffering(hashes) => job.build(hashes),
         };
         built.report.keys_added = added;
         built.report.unstable_extractors = unstable_extractors;
@@ -338,20 +328,36 @@ impl fmt::Debug for KindBuilder {
 }
 
 impl KindBuilder {
+    /// Returns the size of the block of `keys` buffered hashes. Writers query it after every entry, and planning each
+    /// time would cost as much as hashing the key, so it lags by at most 1/64. Planning a streamed kind is a division:
+    /// its size is exact.
+    fn estimate_for(&self, keys: u64) -> u64 {
+        let (estimated_keys, bytes) = self.estimate.get();
+        if bytes > 0 && !self.job.kind.traits().is_streamed && keys <= estimated_keys + estimated_keys / 64 {
+            return bytes;
+        }
+        let bytes = self.job.block_bytes(keys);
+        self.estimate.set((keys, bytes));
+        bytes
+    }
+
     /// Adds the parts of a key that the previous key has not added.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         self.interruption.enter();
         // Taken out of `self`, because `insert` borrows all of it.
-        if let Some(mut parts) = self.parts.take() {
-            for &hash in parts.of(key).new {
-                self.insert(hash);
-            }
-            self.parts = Some(parts);
+        let mut parts = self.parts.take();
+        let whole_key;
+        let new = if let Some(parts) = &mut parts {
+            parts.of(key).new
         } else {
-            let hash = self.hasher.hash(key);
+            whole_key = [self.hasher.hash(key)];
+            &whole_key
+        };
+        for &hash in new {
             self.insert(hash);
         }
+        self.parts = parts;
         self.added += 1;
         self.interruption.leave();
     }
@@ -361,19 +367,15 @@ impl KindBuilder {
     fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
             State::Streaming(streaming) => streaming.insert(hash),
-            State::Buffering { hashes, estimate } => {
-                if hashes.last() != Some(&hash) {
-                    hashes.push(hash);
-                }
-                estimate.renew(&self.job, hashes.len() as u64);
-            }
+            State::Buffering(hashes) if hashes.last() == Some(&hash) => {}
+            State::Buffering(hashes) => hashes.push(hash),
         }
     }
 
     fn insert_all(&mut self, more: &[KeyHash]) {
         match &mut self.state {
             State::Streaming(streaming) => streaming.insert_all(more),
-            State::Buffering { hashes, estimate } => {
+            State::Buffering(hashes) => {
                 if self.job.kind.traits().accepts_partitioned_hashes {
                     // The fuse build reuses the buffer as its cells, which number up to a quarter more than the keys.
                     hashes.reserve(more.len() + more.len() / 4);
@@ -383,7 +385,6 @@ impl KindBuilder {
                     let is_repeated = run.first() == hashes.last();
                     hashes.extend_from_slice(&run[usize::from(is_repeated)..]);
                 }
-                estimate.renew(&self.job, hashes.len() as u64);
             }
         }
     }
@@ -454,11 +455,10 @@ impl Job {
         if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > max_bytes {
             return Err(FallbackReason::NotSmaller);
         }
-        let contains_all = |block: &[u8]| contains_all(block, &shape, hashes);
-        if self.rules.is_self_checked && !built.block.as_deref().is_some_and(contains_all) {
-            return Err(FallbackReason::SelfCheckFailed);
+        match (self.rules.self_check, &built.block) {
+            (Some(is_sound), Some(block)) if !is_sound(block, &shape, hashes) => Err(FallbackReason::SelfCheckFailed),
+            _ => Ok(built),
         }
-        Ok(built)
     }
 
     /// Seals a finished payload into a block and its report.
@@ -501,13 +501,13 @@ impl Job {
 
 /// Returns the size at which blocked Bloom has this kind's false positive rate.
 fn bloom_size_of_equal_rate(kind: &dyn AnyKind) -> BitsPerKey {
-    let rate = kind.plan(RATE_KEYS, Headroom::default()).map(|plan| plan.shape.expected_fpr(RATE_KEYS));
+    let rate = kind.plan(RATE_KEYS).map(|plan| plan.shape.expected_fpr(RATE_KEYS));
     let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
     rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
 }
 
 /// Whether a block with this shape contains all of `hashes`. Checks the recorded parameters, too.
-fn contains_all(block: &[u8], shape: &AnyShape, hashes: &[KeyHash]) -> bool {
+pub(super) fn contains_all(block: &[u8], shape: &AnyShape, hashes: &[KeyHash]) -> bool {
     let payload = usize::try_from(shape.payload_bytes()).ok().and_then(|bytes| block.get(..bytes));
     let is_recorded = Trailer::decode(block).is_ok_and(|trailer| trailer.shape == shape.encode(hashes.len() as u64));
     is_recorded && payload.is_some_and(|payload| shape.contains_all(payload, hashes))

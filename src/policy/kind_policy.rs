@@ -5,15 +5,12 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::builder::{Job, Rules};
+use super::builder::{Job, Rules, contains_all};
 use super::{BlockBuilder, BuildContext, FilterPolicy};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
 use crate::filter::user::{GuardedKind, UserKind};
-use crate::filter::{self, AnyKind, BlockedBloomKind, BuildLimits, KindId};
-#[cfg(feature = "growing")]
-use crate::units::Headroom;
-use crate::units::Sizing;
+use crate::filter::{AnyKind, BlockedBloomKind, BuildLimits, KindId};
 
 /// Uses filters of one kind and size for all files: blocked Bloom at 10 bits per key by default.
 ///
@@ -81,7 +78,7 @@ impl FixedPolicy {
         Ok(Self::new(Arc::new(GuardedKind::new(kind)?)).with_self_check())
     }
 
-    fn new(kind: Arc<dyn AnyKind>) -> Self {
+    pub(super) fn new(kind: Arc<dyn AnyKind>) -> Self {
         let rules = Rules::of(&*kind);
         Self { shrinkable: kind.shrinkable().unwrap_or_else(|| kind.clone()), kind, rules }
     }
@@ -103,12 +100,12 @@ impl FixedPolicy {
     ///
     /// The check costs one probe per key, and makes Bloom builders buffer their hashes.
     pub fn with_self_check(self) -> Self {
-        Self { rules: Rules { is_self_checked: true, ..self.rules }, ..self }
+        Self { rules: Rules { self_check: Some(contains_all), ..self.rules }, ..self }
     }
 
     /// Returns finished filters without probing them for their keys.
     pub fn without_self_check(self) -> Self {
-        Self { rules: Rules { is_self_checked: false, ..self.rules }, ..self }
+        Self { rules: Rules { self_check: None, ..self.rules }, ..self }
     }
 
     /// Sets the minimum number of keys for the kind; smaller files get a blocked Bloom filter. The default is 1,024 for
@@ -120,22 +117,6 @@ impl FixedPolicy {
     /// Sets the maximum number of keys for the kind, at most 2^40 - 1; larger files get a blocked Bloom filter.
     pub fn with_max_keys(self, keys: u64) -> Self {
         Self { rules: Rules { max_keys: keys, ..self.rules }, ..self }
-    }
-
-    /// Plans filters of kinds that take keys once they are in use for more keys than a file has. Other kinds, blocked
-    /// Bloom among them, ignore it. Register-blocked Bloom rounds up to a power of two in any case.
-    ///
-    /// ```
-    /// use sstfilter::{BitsPerKey, FixedPolicy, Headroom};
-    ///
-    /// let policy = FixedPolicy::standard_bloom(BitsPerKey::TEN)?;
-    /// let bytes = policy.block_bytes(1_200);
-    /// assert_eq!(policy.with_headroom(Headroom::percent(20)?).block_bytes(1_000), bytes);
-    /// # Ok::<(), sstfilter::ConfigError>(())
-    /// ```
-    #[cfg(feature = "growing")]
-    pub fn with_headroom(self, headroom: Headroom) -> Self {
-        Self { rules: Rules { headroom, ..self.rules }, ..self }
     }
 
     /// The kind that files get unless the policy falls back.
@@ -194,66 +175,6 @@ impl FixedPolicy {
         let (kind, rules) = self.in_context(context);
         Job::new(kind.clone(), rules, identity, limits).builder(context)
     }
-}
-
-/// Defines a policy of each kind. Nothing else refers to a kind's builder, so that the builder of a kind of which a
-/// program makes no policy is left out of it.
-macro_rules! policies {
-    ($($(#[doc = $doc:literal])+ $(#[cfg($only:meta)])? $name:ident: $kind:ident,)+) => {$(
-        $(#[cfg($only)])?
-        impl From<filter::$kind> for FixedPolicy {
-            fn from(kind: filter::$kind) -> Self {
-                Self::new(Arc::new(kind))
-            }
-        }
-
-        $(#[cfg($only)])?
-        impl FixedPolicy {
-            $(#[doc = $doc])+
-            ///
-            /// # Errors
-            ///
-            /// [`ConfigError`] where the kind has no such filters.
-            pub fn $name(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-                filter::$kind::configure(sizing.into()).map(Self::from)
-            }
-        }
-    )+};
-}
-
-policies! {
-    /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
-    bloom: BlockedBloomKind,
-    /// Filters of the kind `ribbon`, of a rate or a size: bumped Ribbon.
-    #[cfg(feature = "ribbon")]
-    ribbon: RibbonKind,
-    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
-    #[cfg(feature = "growing")]
-    standard_bloom: StandardBloomKind,
-    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
-    #[cfg(feature = "growing")]
-    counting_bloom: CountingBloomKind,
-    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
-    /// many threads.
-    #[cfg(feature = "growing")]
-    register_blocked_bloom: RegisterBlockedKind,
-    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
-    #[cfg(feature = "growing")]
-    cuckoo: CuckooKind,
-    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
-    #[cfg(feature = "xor")]
-    xor: XorKind,
-    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
-    #[cfg(feature = "xor")]
-    xor_plus: XorPlusKind,
-    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
-    /// [`BinaryFuseKind`](filter::BinaryFuseKind) has a variant with four.
-    #[cfg(feature = "fuse")]
-    binary_fuse: BinaryFuseKind,
-    /// Filters of the kind `line-ribbon`, of a size or of a rate from 2^-8 on, with the rate 2^-8: Ribbon with one
-    /// cache line for each key. [`LineRibbonKind`](filter::LineRibbonKind) chooses between speed and size by its load.
-    #[cfg(feature = "line-ribbon")]
-    line_ribbon: LineRibbonKind,
 }
 
 impl Default for FixedPolicy {

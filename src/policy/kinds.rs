@@ -1,5 +1,7 @@
 //! The list of the library's kinds.
 
+use alloc::sync::Arc;
+
 use crate::error::ConfigError;
 use crate::filter::{self, Kind, KindId, Updates};
 use crate::policy::FixedPolicy;
@@ -25,35 +27,82 @@ pub struct KindEntry {
     configure: fn(Sizing) -> Result<FixedPolicy, ConfigError>,
 }
 
-static ALL: &[KindEntry] = &[
-    KindEntry::of::<filter::BlockedBloomKind>(FixedPolicy::bloom),
+/// Defines the list of kinds, and a policy of each. Nothing else refers to a kind's builder, so that the builder of a
+/// kind of which a program makes no policy is left out of it, unless it asks for the list.
+macro_rules! policies {
+    ($(
+        $(#[doc = $doc:literal])+ $(#[cfg($only:meta)])? $name:ident: $kind:ident
+        $(, #[$variant_only:meta] $variant:literal: $configure:expr)?;
+    )+) => {
+        static ALL: &[KindEntry] = &[$(
+            $(#[cfg($only)])?
+            KindEntry::of::<filter::$kind>(FixedPolicy::$name),
+            $(
+                // A variant has the kind's number, but its own name, for option files and reports.
+                #[$variant_only]
+                KindEntry { name: $variant, ..KindEntry::of::<filter::$kind>($configure) },
+            )?
+        )+];
+
+        $(
+            $(#[cfg($only)])?
+            impl From<filter::$kind> for FixedPolicy {
+                fn from(kind: filter::$kind) -> Self {
+                    Self::new(Arc::new(kind))
+                }
+            }
+
+            $(#[cfg($only)])?
+            impl FixedPolicy {
+                $(#[doc = $doc])+
+                ///
+                /// # Errors
+                ///
+                /// [`ConfigError`] where the kind has no such filters.
+                pub fn $name(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+                    filter::$kind::configure(sizing.into()).map(Self::from)
+                }
+            }
+        )+
+    };
+}
+
+policies! {
+    /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
+    bloom: BlockedBloomKind;
+    /// Filters of the kind `ribbon`, of a rate or a size: bumped Ribbon.
     #[cfg(feature = "ribbon")]
-    KindEntry::of::<filter::RibbonKind>(FixedPolicy::ribbon),
+    ribbon: RibbonKind;
+    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
     #[cfg(feature = "growing")]
-    KindEntry::of::<filter::StandardBloomKind>(FixedPolicy::standard_bloom),
+    standard_bloom: StandardBloomKind;
+    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
     #[cfg(feature = "growing")]
-    KindEntry::of::<filter::CountingBloomKind>(FixedPolicy::counting_bloom),
+    counting_bloom: CountingBloomKind;
+    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
+    /// many threads.
     #[cfg(feature = "growing")]
-    KindEntry::of::<filter::RegisterBlockedKind>(FixedPolicy::register_blocked_bloom),
+    register_blocked_bloom: RegisterBlockedKind;
+    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
     #[cfg(feature = "growing")]
-    KindEntry::of::<filter::CuckooKind>(FixedPolicy::cuckoo),
+    cuckoo: CuckooKind;
+    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
     #[cfg(feature = "xor")]
-    KindEntry::of::<filter::XorKind>(FixedPolicy::xor),
+    xor: XorKind;
+    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
     #[cfg(feature = "xor")]
-    KindEntry::of::<filter::XorPlusKind>(FixedPolicy::xor_plus),
+    xor_plus: XorPlusKind;
+    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
+    /// [`BinaryFuseKind`](filter::BinaryFuseKind) has a variant with four.
     #[cfg(feature = "fuse")]
-    KindEntry::of::<filter::BinaryFuseKind>(FixedPolicy::binary_fuse),
+    binary_fuse: BinaryFuseKind,
     #[cfg(feature = "fuse")]
-    KindEntry {
-        // A variant has the kind's number, but its own name, for option files and reports.
-        name: "binary-fuse-4",
-        ..KindEntry::of::<filter::BinaryFuseKind>(|sizing| {
-            filter::BinaryFuseKind::new(4, sizing).map(FixedPolicy::from)
-        })
-    },
+    "binary-fuse-4": |sizing| filter::BinaryFuseKind::new(4, sizing).map(FixedPolicy::from);
+    /// Filters of the kind `line-ribbon`, of a size or of a rate from 2^-8 on, with the rate 2^-8: Ribbon with one
+    /// cache line for each key. [`LineRibbonKind`](filter::LineRibbonKind) chooses between speed and size by its load.
     #[cfg(feature = "line-ribbon")]
-    KindEntry::of::<filter::LineRibbonKind>(FixedPolicy::line_ribbon),
-];
+    line_ribbon: LineRibbonKind;
+}
 
 /// Returns all kinds of the library that are compiled in and their variants, in the order of their numbers. All but
 /// blocked Bloom need a feature.

@@ -3,7 +3,7 @@
 
 use alloc::sync::Arc;
 
-use super::builder::{Job, Rules};
+use super::builder::{Job, Rules, contains_all};
 use super::{BuildContext, BuiltFilter};
 use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
@@ -24,7 +24,8 @@ fn hashes() -> impl Iterator<Item = KeyHash> {
 
 fn build_with(kind: impl Kind, is_self_checked: bool) -> BuiltFilter {
     let context = BuildContext::new(&KeyHasher::default());
-    let rules = Rules { is_self_checked, ..Rules::of(&kind) };
+    let self_check = is_self_checked.then_some(contains_all as _);
+    let rules = Rules { self_check, ..Rules::of(&kind) };
     let identity = BlockIdentity::from(context.hasher.identity());
     let mut builder = Job::new(Arc::new(kind), rules, identity, BuildLimits::default()).builder(&context);
     builder.add_hashes(&hashes().collect::<Vec<_>>());

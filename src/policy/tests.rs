@@ -27,27 +27,6 @@ fn some_policy(entry: &KindEntry) -> FixedPolicy {
     sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
 }
 
-#[cfg(feature = "growing")]
-#[test]
-fn headroom_is_for_the_kinds_that_grow_and_for_no_other() {
-    use super::kinds;
-    use crate::filter::kind::Updates;
-    use crate::units::Headroom;
-
-    let headroom = Headroom::percent(50).unwrap();
-    for entry in kinds::all() {
-        let policy = some_policy(entry);
-        let grows = entry.updates != Updates::None;
-        let planned = if grows { 6_000 } else { 4_000 };
-        let [expected, more] = [planned, 12_000].map(|keys| policy.block_bytes(keys));
-        assert_eq!(policy.with_headroom(headroom).block_bytes(4_000), expected, "{}", entry.name);
-        assert!(!grows || expected < more, "{}", entry.name);
-    }
-    assert!(Headroom::percent(1_001).is_err());
-    assert_eq!([0, 1, 1_000].map(|percent| Headroom::percent(percent).unwrap().over(150)), [150, 152, 1_650]);
-    assert_eq!(Headroom::percent(1).unwrap().over(u64::MAX), u64::MAX);
-}
-
 /// Lines, probes and rate of the Bloom filter of `keys` keys that `policy` builds, with its planned bytes.
 fn bloom_of(policy: &dyn FilterPolicy, context: &BuildContext, keys: u32) -> (u64, u8, f64) {
     let mut builder = policy.builder(context).unwrap();

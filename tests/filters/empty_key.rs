@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common;
-use sstfilter::layers::{LateKeys, LayeredFilter, RotatingBloom, ScalableBloom};
+use sstfilter::layers::{LateKeys, RotatingBloom, ScalableBloom};
 use sstfilter::{
     BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
     Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, RegisterBlockedBloom, StandardBloom,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::common::{self, key_set};
 use proptest::prelude::*;
-use sstfilter::layers::{LateKeys, LayeredFilter, Part, RotatingBloom, ScalableBloom};
+use sstfilter::layers::{Growth, LateKeys, LayeredFilter, Part, RotatingBloom, ScalableBloom};
 use sstfilter::{
     BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FilterBlock, FilterError, FixedPolicy,
     HashIdentity, KeyHash, KeyHasher, KeyParts, LoadContext, MatchBitmap, RegisterBlockedBloom, Sizing, StandardBloom,
@@ -24,7 +24,7 @@ fn rate(rate: f64) -> FalsePositiveRate {
 }
 
 /// The false positives of a filter among absent keys, and those expected from its fill.
-fn false_positives(filter: &impl LayeredFilter, absent: &[KeyHash]) -> (f64, f64) {
+fn false_positives<P: Part>(filter: &LayeredFilter<P, impl Growth>, absent: &[KeyHash]) -> (f64, f64) {
     let mut matches = MatchBitmap::default();
     filter.contains_batch(absent, &mut matches);
     let single = absent.iter().filter(|&&hash| filter.contains(hash)).count();
@@ -283,20 +283,29 @@ fn stored_layers_that_are_damaged_foreign_or_of_another_type_are_not_taken_up() 
     }
 }
 
-/// Changes fields of the trailer and the sizes, with a checksum that holds. A filter that loads takes a key, and is at most
+/// Seals changed bytes of an unbound filter anew: both checksums hold, if the length of the index does.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let ending = bytes.len() - 32;
+    let index_bytes = u32::from_le_bytes(bytes[ending + 8..ending + 12].try_into().unwrap());
+    let Some(index) = ending.checked_sub(index_bytes as usize) else { return bytes };
+    let of_blocks = crc32c::crc32c(&bytes[..index]);
+    bytes[ending + 12..ending + 16].copy_from_slice(&of_blocks.to_le_bytes());
+    let of_tail = crc32c::crc32c(&bytes[index..ending + 28]);
+    bytes[ending + 28..].copy_from_slice(&of_tail.to_le_bytes());
+    bytes
+}
+
+/// Changes fields of the ending and the index, with checksums that hold. A filter that loads takes a key, and is at most
 /// three times as large then: its next part is at most twice the newest, rounded up.
 #[test]
 fn forged_layers_cause_no_panic_and_no_allocation() {
     let hasher = KeyHasher::default();
     for (bytes, load) in stored() {
-        for at in bytes.len() - 36 - 32..bytes.len() - 4 {
+        for at in bytes.len() - 32 - 56..bytes.len() - 4 {
             for value in [0, 1, 2, 3, 0x7f, 0x80, 0xff] {
                 let mut forged = bytes.to_vec();
                 forged[at] = value;
-                let end = forged.len() - 4;
-                let checksum = crc32c::crc32c(&forged[..end]);
-                forged[end..].copy_from_slice(&checksum.to_le_bytes());
-                let size = load(forged.into(), &hasher).unwrap_or(0);
+                let size = load(sealed(forged).into(), &hasher).unwrap_or(0);
                 assert!(size <= 3 * bytes.len() as u64 + 256, "{size} of {} bytes, {value} at {at}", bytes.len());
             }
         }
@@ -354,13 +363,16 @@ fn absurd_options_are_refused() {
     assert!(ScalableBloom::<RegisterBlockedBloom>::new(hash, 1_000, rate(1e-9)).is_err());
 }
 
-/// The bytes with another number in the trailer, and a checksum that holds.
-fn with_number(bytes: &[u8], at: usize, number: u64) -> Vec<u8> {
-    let (mut bytes, end) = (bytes.to_vec(), bytes.len());
-    bytes[end - 36 + at..end - 36 + at + 8].copy_from_slice(&number.to_le_bytes());
-    let checksum = crc32c::crc32c(&bytes[..end - 4]);
-    bytes[end - 4..].copy_from_slice(&checksum.to_le_bytes());
-    bytes
+/// The bytes of a filter of `parts` with another number: 0 its rate, 1 the planned keys, 2 the inserted ones.
+fn with_number(bytes: &[u8], parts: usize, which: usize, number: u64) -> Vec<u8> {
+    let (mut bytes, ending) = (bytes.to_vec(), bytes.len() - 32);
+    if which == 2 {
+        bytes[ending + 16..ending + 21].copy_from_slice(&number.to_le_bytes()[..5]);
+    } else {
+        let at = ending - 8 * (2 + parts) + 8 * which;
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    }
+    sealed(bytes)
 }
 
 #[test]
@@ -370,13 +382,13 @@ fn a_scalable_filter_grows_by_what_its_parts_explain_and_not_by_what_a_container
     keys(9, 3_500).into_iter().for_each(|hash| _ = filter.insert(hash).unwrap());
     let bytes = filter.to_bytes().unwrap();
     // The last of the three sizes, of a part for 4,000 keys.
-    let newest = u64::from_le_bytes(bytes[bytes.len() - 44..bytes.len() - 36].try_into().unwrap());
+    let newest = u64::from_le_bytes(bytes[bytes.len() - 40..bytes.len() - 32].try_into().unwrap());
     for (planned, is_sound) in [(500, true), (1_000, true), (1_010, false), (newest, false), (u64::MAX, false)] {
-        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 8, planned), &hasher);
+        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 3, 1, planned), &hasher);
         assert_eq!(loaded.is_ok(), is_sound, "{planned} keys beside {newest} bytes: {loaded:?}");
     }
     for (rate, is_sound) in [(0.2, true), (0.1, true), (0.098, false), (1e-16, false)] {
-        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 0, f64::to_bits(rate)), &hasher);
+        let loaded = <ScalableBloom>::from_bytes(with_number(&bytes, 3, 0, f64::to_bits(rate)), &hasher);
         assert_eq!(loaded.is_ok(), is_sound, "{rate}: {loaded:?}");
     }
 }
@@ -386,17 +398,18 @@ fn a_container_that_plans_for_no_keys_is_refused_and_one_that_claims_all_is_not_
     let hasher = KeyHasher::default();
     let filter = <RotatingBloom>::new(hasher.identity(), 4_000, 2, rate(0.1)).unwrap();
     let stored = filter.to_bytes().unwrap();
-    let forged = |at: usize, number: u64| <RotatingBloom>::from_bytes(with_number(&stored, at, number), &hasher);
-    assert!(matches!(forged(8, 0), Err(FilterError::Block(BlockError::Field { .. }))));
+    let forged =
+        |which: usize, number: u64| <RotatingBloom>::from_bytes(with_number(&stored, 2, which, number), &hasher);
+    assert!(matches!(forged(1, 0), Err(FilterError::Block(BlockError::Field { .. }))));
     // Never full, and full for good: neither number may overflow.
-    let mut never = forged(8, u64::MAX).unwrap();
-    let mut full = forged(16, u64::MAX).unwrap();
+    let mut never = forged(1, u64::MAX).unwrap();
+    let mut full = forged(2, u64::MAX).unwrap();
     for hash in keys(7, 100) {
         assert!(never.insert(hash) || never.contains(hash));
         full.insert(hash);
         assert!(full.contains(hash));
     }
-    let both = with_number(&with_number(&stored, 8, u64::MAX), 16, u64::MAX - 1);
+    let both = with_number(&with_number(&stored, 2, 1, u64::MAX), 2, 2, u64::MAX - 1);
     let mut both = <RotatingBloom>::from_bytes(both, &hasher).unwrap();
     keys(8, 10).into_iter().for_each(|hash| _ = both.insert(hash));
     assert!(keys(8, 10).into_iter().all(|hash| both.contains(hash)));

@@ -1,9 +1,12 @@
 //! Stored filters of several parts, rebuilt byte for byte and read back.
 
 use bytes::Bytes;
-use sstfilter::layers::{LateKeys, LayeredFilter, RotatingBloom, ScalableBloom};
+use sstfilter::layers::{
+    Growth, Late, LateKeys, LayeredFilter, Part, Rotating, RotatingBloom, Scalable, ScalableBloom,
+};
 use sstfilter::{
     BuildContext, FalsePositiveRate, FileId, FixedPolicy, KeyHash, KeyHasher, LoadContext, RegisterBlockedBloom,
+    StandardBloom,
 };
 
 use crate::common::cases::{self, directory, key};
@@ -56,9 +59,9 @@ fn stored_layers_are_built_as_they_were_byte_for_byte() {
 }
 
 /// Loads a file and looks for its keys, and returns how many absent ones it seems to contain.
-fn check<F: LayeredFilter>((name, first, last): (&str, u32, u32), context: LoadContext<'_>) -> usize {
+fn check<P: Part, G: Growth>((name, first, last): (&str, u32, u32), context: LoadContext<'_>) -> usize {
     let bytes = std::fs::read(directory().join(name)).unwrap();
-    let filter = F::from_bytes(bytes, context).unwrap();
+    let filter = LayeredFilter::<P, G>::from_bytes(bytes, context).unwrap();
     assert!(hashes(first, last).into_iter().all(|hash| filter.contains(hash)), "{name}");
     let absent = (0..2_000).map(|number| KeyHasher::default().hash(&cases::absent_key(number)));
     absent.filter(|&hash| filter.contains(hash)).count()
@@ -73,9 +76,9 @@ fn every_key_of_stored_layers_is_found() {
     let hasher = KeyHasher::default();
     let context = LoadContext::new(&hasher);
     let positives = [
-        check::<ScalableBloom>(FILES[0], context),
-        check::<RotatingBloom<RegisterBlockedBloom>>(FILES[1], context),
-        check::<LateKeys>(FILES[2], context.with_file_id(file())),
+        check::<StandardBloom, Scalable>(FILES[0], context),
+        check::<RegisterBlockedBloom, Rotating>(FILES[1], context),
+        check::<StandardBloom, Late>(FILES[2], context.with_file_id(file())),
     ];
     let most = [0.05_f64, 0.25, 0.02].map(|rate| 2_000.0 * rate + 4.0 * (2_000.0 * rate).sqrt());
     assert!(positives.iter().zip(most).all(|(found, most)| *found as f64 <= most), "{positives:?} of at most {most:?}");

@@ -1,7 +1,7 @@
 //! The filter in memory.
 
 use super::shape::{Counter, CountingBloomShape};
-use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::dynamic::{Contents, InMemory, dynamic};
 use crate::filter::error::FilterError;
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, planned_by_keys};
 use crate::hash::{HashIdentity, KeyHash};
@@ -206,21 +206,7 @@ impl CountingBloom {
     }
 }
 
-impl Dynamic for CountingBloom {
-    fn contents(&self) -> &dyn Contents {
-        &self.contents
-    }
-
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
-    }
-
-    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all(hashes);
-        Ok(())
-    }
-
-    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        Ok(Self { contents: InMemory::restore(stored)? })
-    }
-}
+dynamic!(CountingBloom(InMemory<CountingBloomShape>), |filter, hashes| {
+    filter.insert_all(hashes);
+    Ok(())
+});

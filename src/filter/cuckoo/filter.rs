@@ -3,7 +3,7 @@
 use super::insert::Search;
 use super::shape::{Buckets, CuckooShape, with_buckets};
 use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
-use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::dynamic::{InMemory, dynamic};
 use crate::filter::error::FilterError;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::FalsePositiveRate;
@@ -154,20 +154,4 @@ impl CuckooFilter {
     }
 }
 
-impl Dynamic for CuckooFilter {
-    fn contents(&self) -> &dyn Contents {
-        &self.contents
-    }
-
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
-    }
-
-    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all(hashes)
-    }
-
-    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        Ok(Self { contents: InMemory::restore(stored)?, search: Search::default() })
-    }
-}
+dynamic!(CuckooFilter(InMemory<CuckooShape>, search: Search::default()), |filter, hashes| filter.insert_all(hashes));

@@ -1,15 +1,13 @@
 //! The filter in memory, shared by many threads.
 
-use core::fmt;
-
 use super::layout::{self, for_probes, mask, word_index};
 use super::rate::{self, Fill};
 use super::shape::RegisterBlockedShape;
 use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
-use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
+use crate::filter::dynamic::{Shared, SharedShape, dynamic};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
-use crate::filter::words::{AtomicWords, Word, set, with_mut};
+use crate::filter::words::{AtomicU64, Word, set, with_mut};
 use crate::filter::{FilterShape, KindId};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
@@ -77,11 +75,9 @@ use crate::units::FalsePositiveRate;
 /// assert!(stats.alarm(filter.health().expected_fpr).is_none());
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
+#[derive(Debug)]
 pub struct RegisterBlockedBloom {
-    hash: HashIdentity,
-    shape: RegisterBlockedShape,
-    /// As many words as the shape requires.
-    words: AtomicWords,
+    pub(super) contents: Shared<RegisterBlockedShape>,
 }
 
 impl RegisterBlockedBloom {
@@ -119,19 +115,19 @@ impl RegisterBlockedBloom {
     }
 
     pub(super) fn empty(hash: HashIdentity, shape: RegisterBlockedShape) -> Result<Self, FilterError> {
-        Ok(Self { hash, shape, words: AtomicWords::zeroed(shape.payload_bytes())? })
+        Ok(Self { contents: Shared::empty(hash, shape)? })
     }
 
     /// Returns the filter's size in bytes, without a block's trailer.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.shape.payload_bytes()
+        self.contents.shape.payload_bytes()
     }
 
     /// Returns the bits of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
-        self.shape.probes
+        self.contents.shape.probes
     }
 
     /// Inserts a key and returns whether it was new: `false` when all its bits were already set, by itself or by
@@ -142,23 +138,23 @@ impl RegisterBlockedBloom {
     #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
     pub fn insert(&self, hash: KeyHash) -> bool {
         let hash = hash.get();
-        let word = &self.words[word_index(hash, self.shape.index_bits)];
-        for_probes!(self.shape.probes, BITS => set(word, mask::<BITS>(hash)))
+        let word = &self.contents.words[word_index(hash, self.contents.shape.index_bits)];
+        for_probes!(self.contents.shape.probes, BITS => set(word, mask::<BITS>(hash)))
     }
 
     /// Inserts many keys and returns how many of them were new. In large filters this is faster than single inserts.
     #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
     pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
-        for_probes!(self.shape.probes, BITS => self.insert_each::<BITS>(hashes))
+        for_probes!(self.contents.shape.probes, BITS => self.insert_each::<BITS>(hashes))
     }
 
     /// Inserts many keys, with prefetches in large filters.
     #[inline(always)]
     fn insert_each<const BITS: u32>(&self, hashes: &[KeyHash]) -> u64 {
-        let index_bits = self.shape.index_bits;
-        let word = |hash: KeyHash| &self.words[word_index(hash.get(), index_bits)];
+        let index_bits = self.contents.shape.index_bits;
+        let word = |hash: KeyHash| &self.contents.words[word_index(hash.get(), index_bits)];
         let insert = |hash: KeyHash| u64::from(set(word(hash), mask::<BITS>(hash.get())));
-        if self.words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES {
+        if self.contents.words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES {
             return hashes.iter().map(|&hash| insert(hash)).sum();
         }
         let (first, last) = hashes.split_at(hashes.len().saturating_sub(KEYS_AHEAD));
@@ -173,8 +169,8 @@ impl RegisterBlockedBloom {
     #[inline]
     pub fn insert_exclusive(&mut self, hash: KeyHash) -> bool {
         let hash = hash.get();
-        let mask = for_probes!(self.shape.probes, BITS => mask::<BITS>(hash));
-        let word = self.words.get_mut(word_index(hash, self.shape.index_bits));
+        let mask = for_probes!(self.contents.shape.probes, BITS => mask::<BITS>(hash));
+        let word = self.contents.words.get_mut(word_index(hash, self.contents.shape.index_bits));
         word.is_some_and(|word| {
             with_mut(word, |word| {
                 let is_new = *word & mask != mask;
@@ -189,7 +185,7 @@ impl RegisterBlockedBloom {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        layout::contains(&self.words, self.shape.index_bits, self.shape.probes, hash)
+        layout::contains(&self.contents.words, self.contents.shape.index_bits, self.contents.shape.probes, hash)
     }
 
     /// Adds all keys of `other` that were inserted before this call; other threads may continue to insert into both.
@@ -199,97 +195,36 @@ impl RegisterBlockedBloom {
     /// [`FilterError::HashMismatch`] unless both have one hash; [`FilterError::ShapeMismatch`] unless both have the
     /// same size and probes.
     pub fn union(&self, other: &Self) -> Result<(), FilterError> {
-        check_same_hash(self.hash, other.hash)?;
-        if self.shape != other.shape {
-            return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
-        }
-        self.words.union(&other.words);
-        Ok(())
+        self.contents.union(&other.contents)
     }
+}
+
+impl SharedShape for RegisterBlockedShape {
+    const KIND: KindId = KindId::REGISTER_BLOCKED_BLOOM;
 
     fn size(&self) -> (u64, u8) {
-        (self.shape.bits(), self.probes())
+        (self.bits(), self.probes)
     }
 
-    /// Counts the set bits. Reads the whole filter.
-    fn fill(&self) -> Fill {
-        Fill::of_words(self.words.iter().map(Word::value), self.shape.probes)
+    fn health(&self, words: &[AtomicU64]) -> FilterHealth {
+        let fill = Fill::of_words(words.iter().map(Word::value), self.probes);
+        let keys = rate::keys_of_ones(fill.ones, self.words(), self.probes);
+        FilterHealth::of_bloom(keys, fill.ones as f64 / self.bits() as f64, fill.rate)
     }
 
-    fn keys_of(&self, fill: Fill) -> u64 {
-        rate::keys_of_ones(fill.ones, self.shape.words(), self.shape.probes)
+    #[inline]
+    fn contains(&self, words: &[AtomicU64], hash: KeyHash) -> bool {
+        layout::contains(words, self.index_bits, self.probes, hash)
+    }
+
+    fn contains_batch(&self, words: &[AtomicU64], hashes: &[KeyHash], matches: &mut [u64]) {
+        layout::contains_batch(words, self.index_bits, self.probes, hashes, matches);
     }
 }
 
-impl Contents for RegisterBlockedBloom {
-    fn kind(&self) -> KindId {
-        KindId::REGISTER_BLOCKED_BLOOM
+dynamic!(RegisterBlockedBloom(Shared<RegisterBlockedShape>), |filter, hashes| {
+    for &hash in hashes {
+        filter.insert_exclusive(hash);
     }
-
-    fn hash_identity(&self) -> HashIdentity {
-        self.hash
-    }
-
-    fn shape(&self) -> &dyn FilterShape {
-        &self.shape
-    }
-
-    fn keys(&self) -> u64 {
-        self.keys_of(self.fill())
-    }
-
-    fn clear(&mut self) {
-        self.words.clear();
-    }
-
-    fn health(&self) -> FilterHealth {
-        let fill = self.fill();
-        let fill_ratio = fill.ones as f64 / self.shape.bits() as f64;
-        FilterHealth::of_bloom(self.keys_of(fill), fill_ratio, fill.rate)
-    }
-
-    fn write_payload(&self, out: &mut [u8]) {
-        self.words.write(out);
-    }
-
-    fn contains(&self, hash: KeyHash) -> bool {
-        self.contains(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        layout::contains_batch(&self.words, self.shape.index_bits, self.shape.probes, hashes, matches);
-    }
-}
-
-impl Dynamic for RegisterBlockedBloom {
-    fn contents(&self) -> &dyn Contents {
-        self
-    }
-
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        self
-    }
-
-    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        for &hash in hashes {
-            self.insert_exclusive(hash);
-        }
-        Ok(())
-    }
-
-    /// Restores any payload of the right length: a writer could have produced each of them.
-    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut filter = Self::empty(stored.hash, stored.decode(KindId::REGISTER_BLOCKED_BLOOM)?)?;
-        filter.words.read(stored.payload);
-        Ok(filter)
-    }
-}
-
-impl fmt::Debug for RegisterBlockedBloom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegisterBlockedBloom")
-            .field("bytes", &self.bytes())
-            .field("probes", &self.probes())
-            .finish_non_exhaustive()
-    }
-}
+    Ok(())
+});

@@ -71,7 +71,7 @@ impl Kind for RegisterBlockedKind {
         // Copied, because the filter's atomic words cannot become bytes in place.
         let bytes = plan.payload_bytes();
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FallbackReason::MemoryBudget)?;
-        filter.write_payload(payload.as_mut_slice());
+        filter.contents.write_payload(payload.as_mut_slice());
         Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, payload) })
     }
 

@@ -1,14 +1,12 @@
 //! The filter in memory, shared by many threads.
 
-use core::fmt;
-
 use super::params::{ANY_PROBES, BloomParams, planned_by_keys, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, contains_any, contains_batch, prefetch_cells};
-use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
+use crate::filter::dynamic::{Shared, SharedShape, dynamic};
 use crate::filter::error::FilterError;
 use crate::filter::health::FilterHealth;
 use crate::filter::words::{AtomicU64, AtomicWords, Word, set, with_mut};
-use crate::filter::{FilterShape, KindId, MAX_PAYLOAD_BYTES, power};
+use crate::filter::{KindId, power};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch_to_write;
 use crate::units::{BitsPerKey, FalsePositiveRate};
@@ -55,11 +53,9 @@ const AHEAD: usize = 4;
 /// assert!(restored.contains(hasher.hash(&7_u32.to_le_bytes())));
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
+#[derive(Debug)]
 pub struct AtomicBloom {
-    hash: HashIdentity,
-    shape: StandardBloomShape,
-    /// As many words as the shape requires.
-    words: AtomicWords,
+    contents: Shared<StandardBloomShape>,
 }
 
 impl AtomicBloom {
@@ -76,12 +72,7 @@ impl AtomicBloom {
     }
 
     fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
-        let shape = StandardBloomShape::new(params);
-        let bytes = shape.payload_bytes();
-        if bytes > MAX_PAYLOAD_BYTES {
-            return Err(FilterError::TooLarge { max_bytes: MAX_PAYLOAD_BYTES, got: bytes });
-        }
-        Ok(Self { hash, shape, words: AtomicWords::zeroed(bytes)? })
+        Ok(Self { contents: Shared::empty(hash, StandardBloomShape::new(params))? })
     }
 
     /// Returns the number of bits.
@@ -102,14 +93,14 @@ impl AtomicBloom {
     /// Each probe costs a relaxed load, and an atomic OR only when its bit is missing.
     #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
     pub fn insert(&self, hash: KeyHash) -> bool {
-        insert::<ANY_PROBES>(self.params(), &self.words, hash)
+        insert::<ANY_PROBES>(self.params(), &self.contents.words, hash)
     }
 
     /// Inserts many keys and returns how many of them were new. This is faster than single inserts, above all while
     /// other threads insert, but not if most of the keys are there already.
     #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
     pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
-        let (params, words) = (self.params(), &*self.words);
+        let (params, words) = (self.params(), &*self.contents.words);
         let mut coming = hashes.iter().skip(AHEAD);
         with_probes!(params, PROBES => hashes.iter().map(|&hash| {
             if let Some(&coming) = coming.next() {
@@ -123,7 +114,7 @@ impl AtomicBloom {
     /// call.
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        contains_any::<Bit, _>(self.params(), &self.words, hash)
+        contains_any::<Bit, _>(self.params(), &self.contents.words, hash)
     }
 
     /// Adds all keys of `other` that were inserted before this call; other threads may continue to insert into both.
@@ -133,26 +124,11 @@ impl AtomicBloom {
     /// [`FilterError::HashMismatch`] unless both have one hash; [`FilterError::ShapeMismatch`] unless both have the
     /// same number of bits and probes.
     pub fn union(&self, other: &Self) -> Result<(), FilterError> {
-        check_same_hash(self.hash, other.hash)?;
-        if self.shape != other.shape {
-            let [expected, got] = [self, other].map(|filter| (filter.bits(), filter.probes()));
-            return Err(FilterError::ShapeMismatch { expected, got });
-        }
-        self.words.union(&other.words);
-        Ok(())
+        self.contents.union(&other.contents)
     }
 
     fn params(&self) -> BloomParams {
-        self.shape.params
-    }
-
-    fn ones(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.value().count_ones())).sum()
-    }
-
-    /// At least one key if a bit is set.
-    fn keys_of(&self, ones: u64) -> u64 {
-        self.params().estimated_keys(ones).max(ones.min(1))
+        self.contents.shape.params
     }
 }
 
@@ -167,76 +143,38 @@ fn insert<const PROBES: u8>(params: BloomParams, words: &[AtomicU64], hash: KeyH
     })
 }
 
-impl Contents for AtomicBloom {
-    fn kind(&self) -> KindId {
-        KindId::STANDARD_BLOOM
+impl SharedShape for StandardBloomShape {
+    const KIND: KindId = KindId::STANDARD_BLOOM;
+
+    fn size(&self) -> (u64, u8) {
+        (self.params.positions, self.params.probes)
     }
 
-    fn hash_identity(&self) -> HashIdentity {
-        self.hash
+    fn health(&self, words: &[AtomicU64]) -> FilterHealth {
+        let BloomParams { positions, probes } = self.params;
+        let ones = words.iter().map(|word| u64::from(word.value().count_ones())).sum();
+        let fill_ratio = ones as f64 / positions as f64;
+        // At least one key if a bit is set.
+        let keys = self.params.estimated_keys(ones).max(ones.min(1));
+        FilterHealth::of_bloom(keys, fill_ratio, power(fill_ratio, probes))
     }
 
-    fn shape(&self) -> &dyn FilterShape {
-        &self.shape
+    fn contains(&self, words: &[AtomicU64], hash: KeyHash) -> bool {
+        contains_any::<Bit, _>(self.params, words, hash)
     }
 
-    fn keys(&self) -> u64 {
-        self.keys_of(self.ones())
+    fn contains_batch(&self, words: &[AtomicU64], hashes: &[KeyHash], matches: &mut [u64]) {
+        contains_batch::<Bit, _>(self.params, words, hashes, matches);
     }
 
-    fn clear(&mut self) {
-        self.words.clear();
-    }
-
-    fn health(&self) -> FilterHealth {
-        let ones = self.ones();
-        let fill_ratio = ones as f64 / self.bits() as f64;
-        FilterHealth::of_bloom(self.keys_of(ones), fill_ratio, power(fill_ratio, self.probes()))
-    }
-
-    fn write_payload(&self, out: &mut [u8]) {
-        self.words.write(out);
-    }
-
-    fn contains(&self, hash: KeyHash) -> bool {
-        self.contains(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        contains_batch::<Bit, _>(self.params(), &self.words, hashes, matches);
-    }
-}
-
-impl Dynamic for AtomicBloom {
-    fn contents(&self) -> &dyn Contents {
-        self
-    }
-
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        self
-    }
-
-    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all(hashes);
-        Ok(())
-    }
-
-    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let shape: StandardBloomShape = stored.decode(KindId::STANDARD_BLOOM)?;
-        let mut filter = Self::empty(stored.hash, shape.params)?;
-        filter.words.read(stored.payload);
+    fn accept(&self, words: &mut AtomicWords) {
         // Bits after the last, which no writer sets, would count as ones.
-        let last = filter.words.len().wrapping_sub(1);
-        filter.words.get_mut(last).into_iter().for_each(|last| with_mut(last, |word| *word &= shape.mask_of_last()));
-        Ok(filter)
+        let last = words.len().wrapping_sub(1);
+        words.get_mut(last).into_iter().for_each(|last| with_mut(last, |word| *word &= self.mask_of_last()));
     }
 }
 
-impl fmt::Debug for AtomicBloom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AtomicBloom")
-            .field("bits", &self.bits())
-            .field("probes", &self.probes())
-            .finish_non_exhaustive()
-    }
-}
+dynamic!(AtomicBloom(Shared<StandardBloomShape>), |filter, hashes| {
+    filter.insert_all(hashes);
+    Ok(())
+});

@@ -3,7 +3,7 @@
 use super::build;
 use super::params::{BloomParams, planned_by_keys};
 use super::shape::StandardBloomShape;
-use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
+use crate::filter::dynamic::{Contents, InMemory, check_same_hash, dynamic};
 use crate::filter::error::FilterError;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, FalsePositiveRate};
@@ -136,21 +136,7 @@ impl StandardBloom {
     }
 }
 
-impl Dynamic for StandardBloom {
-    fn contents(&self) -> &dyn Contents {
-        &self.contents
-    }
-
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
-    }
-
-    fn insert_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        self.insert_all(hashes);
-        Ok(())
-    }
-
-    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        Ok(Self { contents: InMemory::restore(stored)? })
-    }
-}
+dynamic!(StandardBloom(InMemory<StandardBloomShape>), |filter, hashes| {
+    filter.insert_all(hashes);
+    Ok(())
+});

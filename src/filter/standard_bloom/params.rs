@@ -256,7 +256,7 @@ mod tests {
             let rate = FalsePositiveRate::new(rate).unwrap();
             let size = size_for_rate(1 << 24, rate).unwrap();
             assert!(BloomParams::for_keys(1 << 24, size).expected_fpr(1 << 24) <= rate.get());
-            let ratio = size.get() / (rate.information_bits() / core::f64::consts::LN_2);
+            let ratio = size.get() / (-rate.get().log2() / core::f64::consts::LN_2);
             assert!((0.9999..1.005).contains(&ratio), "{rate}: {size}, {ratio}");
         }
         assert!(size_for_rate(1 << 24, FalsePositiveRate::new(1e-30).unwrap()).is_err());

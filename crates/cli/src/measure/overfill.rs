@@ -4,7 +4,7 @@ use anyhow::bail;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
-use sstfilter::layers::{LayeredFilter, LayersHealth, ScalableBloom};
+use sstfilter::layers::{LayersHealth, ScalableBloom};
 use sstfilter::{
     CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterHealth, HashIdentity, KeyHash,
     KindId, RegisterBlockedBloom, StandardBloom,
