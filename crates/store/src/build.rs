@@ -10,7 +10,6 @@ use sstfilter::{
     BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FileId,
     KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId, LoadContext,
 };
-use sstfilter_range::{RangeBuilder, RangePolicy};
 
 use super::budget::FilterBudget;
 use super::config::Config;
@@ -20,6 +19,7 @@ use super::partition::{PartitionError, PartitionIndex, PartitionedBuilder};
 use super::sidecar;
 use crate::checked::{checked, refused};
 use crate::codec::{LINE_BYTES, checksum_without_last};
+use crate::ranges::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
 ///

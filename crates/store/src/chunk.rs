@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::KeyHash;
+use sstfilter::internal::key_head::{SharedPrefix, lower_bound};
 use sstfilter::internal::{FilterGroup, PreparedKey, bits_of, prefetch};
-use sstfilter_map::{KeyWrites, Writes};
-use sstfilter_range::internal::{SharedPrefix, lower_bound};
 
 use super::config::Config;
 use super::counts::ChunkCounts;
@@ -15,6 +14,7 @@ use super::file::FileFilters;
 use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
+use super::writes::{KeyWrites, Writes};
 
 /// A prefix, and the head of a key after it; `None` for a key that does not begin with it.
 pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;

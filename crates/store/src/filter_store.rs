@@ -3,8 +3,7 @@
 use core::ops::Bound;
 use std::sync::Arc;
 
-use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor};
-use sstfilter_range::{KeyRange, RangePolicy};
+use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor, KeyRange};
 
 use super::budget::FilterBudget;
 use super::build::{FileFilterBuilder, SidecarBuilder};
@@ -113,8 +112,9 @@ impl FilterStore {
     }
 
     /// Writes range filters as well.
+    #[cfg(feature = "ranges")]
     #[must_use]
-    pub fn with_range_filters(self, policy: RangePolicy) -> Self {
+    pub fn with_range_filters(self, policy: sstfilter_range::RangePolicy) -> Self {
         let store = match policy.extractor() {
             Some(extractor) => self.with_range_extractor(extractor.clone()),
             None => self,

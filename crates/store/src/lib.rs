@@ -96,6 +96,8 @@ mod lookup;
 mod metadata;
 mod partition;
 mod probe;
+#[cfg_attr(not(feature = "ranges"), path = "no_ranges.rs")]
+mod ranges;
 mod read;
 pub(crate) mod reader;
 mod sidecar;
@@ -108,6 +110,8 @@ mod stats;
 mod vectors;
 mod verify;
 mod view;
+#[cfg_attr(not(feature = "maps"), path = "no_writes.rs")]
+mod writes;
 
 /// The package of `Bytes`, which filter bytes are.
 pub use bytes;
@@ -125,8 +129,12 @@ pub use partition::{PartitionCut, PartitionError, PartitionIndex, PartitionOptio
 pub use read::FilterRead;
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
-pub use stats::{FileStats, MapStats};
-pub use view::{FilterView, MapPolicy, MapReason, ViewEdit, ViewError};
+pub use stats::FileStats;
+#[cfg(feature = "maps")]
+pub use stats::MapStats;
+pub use view::{FilterView, ViewEdit, ViewError};
+#[cfg(feature = "maps")]
+pub use view::{MapPolicy, MapReason};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

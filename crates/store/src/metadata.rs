@@ -44,9 +44,9 @@ use core::ops::{Bound, Range};
 
 use bytes::BufMut;
 use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
+use sstfilter::KeyRange;
 use sstfilter::internal::Fields;
 use sstfilter::{FileId, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId};
-use sstfilter_range::KeyRange;
 
 use super::error::FilterProblem;
 use crate::codec::{Cursor, checksum_without_last, compare, put_item};

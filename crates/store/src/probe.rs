@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::internal::prefetch;
 use sstfilter::{FilterBlock, KeyHash, Probe};
-use sstfilter_range::KeyRange;
 
 use super::budget::{Held, Matching, POINTS, RANGES, Unit};
 use super::metadata::FilterPart;
@@ -234,9 +234,9 @@ impl FileState {
     /// is in memory and knows better. `None` if the file has no such key.
     pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
         let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
-        match held.as_ref().and_then(|held| held.as_deref()) {
-            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.seek_hint(start),
-            _ => Some(start.to_vec()),
+        match held.as_ref().and_then(|held| held.as_deref()?.ranges()) {
+            Some(filter) => filter.seek_hint(start),
+            None => Some(start.to_vec()),
         }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{BlockError, FilterBlock, LoadContext};
-use sstfilter_range::{RangeContext, RangeFilter};
 
 use super::budget::{Held, HeldFilter, Matching, POINTS, Place, RANGES};
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
+use super::ranges;
 use super::source::FilterSource;
 use super::state::FileState;
 
@@ -178,7 +178,7 @@ impl FileState {
         let context = reader.context_of(&parts);
         let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
         let (section, loaded) = if number == RANGES {
-            let loaded = RangeFilter::load(bytes.clone(), RangeContext::new(context, reader.range_extractor.as_ref()));
+            let loaded = ranges::load(bytes.clone(), context, reader.range_extractor.as_ref());
             let summed = loaded.map(|filter| (filter.checksum_without_last(), HeldFilter::Ranges(Box::new(filter))));
             (self.metadata.ranges(), summed)
         } else {

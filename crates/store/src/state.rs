@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
-use sstfilter_range::KeyRange;
 
 use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;

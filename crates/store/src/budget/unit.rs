@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use sstfilter::FilterBlock;
-use sstfilter_range::{RangeFilter, RangeMap};
 
 use super::account::Charge;
 use crate::error::FilterProblem;
+use crate::ranges::{self, RangeFilter};
 
 /// The number of a curve in [`Curves`](super::curve::Curves); 0 before the curve is known.
 pub(super) type CurveNumber = u16;
@@ -48,6 +48,11 @@ impl Held {
     #[inline]
     pub(crate) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
         if let Self::Block(held) = self { held.filter.points() } else { None }
+    }
+
+    /// Returns the range filter, if the unit holds one.
+    pub(crate) fn ranges(&self) -> Option<&RangeFilter<Bytes>> {
+        self.block()?.filter.ranges()
     }
 
     pub(super) const fn block(&self) -> Option<&HeldBlock> {
@@ -93,11 +98,7 @@ impl HeldFilter {
     pub(super) fn expected_fpr(&self) -> f64 {
         let fpr = match self {
             Self::Points(block) => block.expected_fpr(),
-            Self::Ranges(filter) => {
-                let info = filter.info();
-                let longest = if let RangeMap::Hashed { chunk_units, .. } = info.map { chunk_units / 32 } else { 1 };
-                info.expected_fpr(longest)
-            }
+            Self::Ranges(filter) => ranges::expected_fpr(filter),
         };
         if (0.0..=1.0).contains(&fpr) { fpr } else { 1.0 }
     }

@@ -8,9 +8,9 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::Probe;
 use sstfilter::internal::bits_of;
-use sstfilter_range::KeyRange;
 
 use super::source::Sources;
 use super::wanted::{ScanRange, Wanted};

@@ -4,8 +4,8 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::{Filters, KeyHash};
-use sstfilter_range::KeyRange;
 
 use crate::chunk::{Chunk, PrefixedHead};
 use crate::config::Config;

@@ -6,9 +6,9 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use sstfilter::KeyRange;
 use sstfilter::internal::CacheResidency;
-use sstfilter_range::KeyRange;
-use sstfilter_range::internal::{KeyHeads, SharedPrefix};
+use sstfilter::internal::key_head::{KeyHeads, SharedPrefix};
 
 use crate::chunk::{Chunk, Member, max_files, prefix_of};
 use crate::config::Config;
@@ -134,6 +134,9 @@ impl core::error::Error for ViewError {}
 /// edit.
 pub(crate) type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
 
+/// The levels of a view before and after an edit.
+pub(crate) type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
+
 /// A file that leaves a level.
 pub(crate) struct Leaving<F> {
     pub(crate) position: usize,
@@ -164,11 +167,6 @@ impl<F> Level<F> {
 
     pub(crate) fn has_files(&self) -> bool {
         self.chunks().next().is_some()
-    }
-
-    /// Returns the files with their states and ages.
-    pub(crate) fn members(&self) -> impl Iterator<Item = Member<F>> {
-        self.chunks().flat_map(|chunk| chunk.members())
     }
 
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {

@@ -12,25 +12,12 @@ use bytes::Bytes;
 use sstfilter::{BlockError, FileId, KeyHash};
 use sstfilter_map::{FileMap, MapError, MapSet, SetMatch};
 
-use super::level::{Level, LevelChange};
-use crate::chunk::{Age, Member};
+use super::level::{Edited, Level, LevelChange};
+use super::{Covered, Order};
+use crate::chunk::Member;
 use crate::config::Config;
 use crate::file::FileFilters;
 use crate::state::FileState;
-
-/// A place in the order of a lookup: newer files come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Order {
-    pub(crate) level: u32,
-    pub(crate) age: Reverse<Age>,
-}
-
-/// A file that a map covers.
-pub(crate) struct Covered<F> {
-    pub(crate) order: Order,
-    pub(crate) file: Arc<F>,
-    pub(crate) state: Arc<FileState>,
-}
 
 impl<F> Clone for Covered<F> {
     fn clone(&self) -> Self {
@@ -67,8 +54,12 @@ impl<F> Clone for Mapped<F> {
 /// Slots that are copied together when a file leaves.
 const SLOTS: usize = 64;
 
-/// The levels of a view before and after an edit.
-type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
+impl<F> Level<F> {
+    /// Returns the files with their states and ages.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Member<F>> {
+        self.chunks().flat_map(|chunk| chunk.members())
+    }
+}
 
 impl<F> Mapped<F> {
     /// Returns the covered files that may contain a key, the newest last; `None` if all may.

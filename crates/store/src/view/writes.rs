@@ -9,14 +9,28 @@ use sstfilter_map::{
     FileMap, FileWrites, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes,
 };
 
-use super::maps::is_damaged;
-use super::{FilterView, MapPolicy, MapReason, Maps, OVERLAPPING};
+use super::maps::{MapPolicy, MapReason, is_damaged};
+use super::{FilterView, Maps, OVERLAPPING};
 use crate::file::FileFilters;
 
-impl<F> FilterView<F> {
-    /// Returns whether maps cover all of these writes.
-    pub(crate) fn covers(&self, writes: Writes) -> bool {
-        self.writes().is_some_and(|set| set.covers(writes))
+impl FileFilters {
+    /// States which flushes wrote the file's entries. A view with maps of writes skips the file if none of them wrote
+    /// the key.
+    ///
+    /// The value comes from a constructor of [`FileWrites`] that is named for the file's origin, from
+    /// [`OutputWrites`](sstfilter_map::OutputWrites) for the output of a compaction, or, when the store is opened, from
+    /// the manifest. Files with range tombstones are never excluded, nor are those that were opened [without a
+    /// description](crate::FilterStore::open_unfiltered).
+    #[must_use]
+    pub fn with_writes(mut self, writes: FileWrites) -> Self {
+        self.writes = Some(Box::new(writes));
+        self
+    }
+
+    /// Returns which flushes wrote the file's entries; [`FileWrites::UNKNOWN`] if that was not stated.
+    #[must_use]
+    pub fn writes(&self) -> FileWrites {
+        self.writes.as_deref().copied().unwrap_or(FileWrites::UNKNOWN)
     }
 }
 
@@ -106,31 +120,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let is_new =
             |file: &&F| !are_kept || (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
         match self.find_lost_key(&set, files.map(AsRef::as_ref).filter(is_new)) {
-            Some(error) => Err(error),
+            Some(file) => Err(MapError::KnownKeyAbsent { fingerprint: file.fingerprint() }),
             None => Ok(Self { maps: Maps::Writes(set), ..self.clone() }),
         }
-    }
-
-    /// Looks up the keys that descriptions name. One that none of its file's writes wrote shows that the hash function
-    /// has changed under its name, or that a number was given to two flushes.
-    pub(super) fn find_lost_key<'a>(
-        &self,
-        set: &WriteSet<Bytes>,
-        files: impl Iterator<Item = &'a F>,
-    ) -> Option<MapError>
-    where
-        F: 'a,
-    {
-        let filters = &self.config.reader.filters;
-        let lost = |file: &&F| {
-            let file: &FileFilters = (*file).as_ref();
-            let may_be_in = |key: &&[u8], writes| set.of(filters.hash(key)).may_be_in(writes);
-            let writes = file.writes_in_maps().filter(|writes| set.covers(*writes));
-            writes.is_some_and(|writes| !file.metadata().known_keys().iter().all(|key| may_be_in(key, writes)))
-        };
-        let lost = files.into_iter().find(lost)?;
-        let fingerprint = lost.as_ref().metadata().file_id().fingerprint();
-        Some(MapError::KnownKeyAbsent { fingerprint })
     }
 
     /// Returns whether maps of writes are used, or will be.

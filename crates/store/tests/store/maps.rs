@@ -1,8 +1,8 @@
 //! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
 
 use std::io;
-use std::sync::{Arc, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
 use std::thread;
 
 use bytes::Bytes;
