@@ -17,7 +17,7 @@ use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::{PartitionError, PartitionIndex, PartitionedBuilder};
 use super::sidecar;
-use crate::checked::{checked, refused};
+use crate::checked::{checked, dropped};
 use crate::codec::{LINE_BYTES, checksum_without_last};
 use crate::ranges::{RangeBuilder, RangePolicy};
 
@@ -400,7 +400,7 @@ impl Started {
         let hashes = hashes.filter(|_| is_whole);
         let mut built = BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new(), hashes };
         if let Some((part, filter)) = points {
-            let filter = if holds_known_keys { filter } else { refused(filter) };
+            let filter = if holds_known_keys { filter } else { dropped(filter) };
             // The description must not promise parts that the filter lacks: readers would probe for them.
             let held = parts.without(&filter.report.unstable_extractors);
             built.point_report = Some(built.add(part, filter, is_sound));

@@ -380,10 +380,14 @@ impl FilterMetadata {
         // A later release may lengthen the header, so the fields begin where it says.
         let mut rest =
             Cursor(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
-                refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
+                wrong_field(
+                    "header bytes of a description of filters",
+                    "44 or more, and not beyond its end",
+                    &header_bytes,
+                )
             })?);
         let decoded = Self::decode_fields(header, &mut rest).filter(|_| rest.0.is_empty());
-        decoded.ok_or_else(|| refused(WHAT, FIELDS, &format!("others before byte {}", bytes.len() - rest.0.len())))
+        decoded.ok_or_else(|| wrong_field(WHAT, FIELDS, &format!("others before byte {}", bytes.len() - rest.0.len())))
     }
 
     /// Returns `None` for fields that no writer writes, or that end outside of the bytes.
@@ -536,13 +540,13 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
 fn header_of(covered: &[u8]) -> Result<Header<'_>, FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
-            Err(refused("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
+            Err(wrong_field("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
         }
         _ => Cursor(covered).fields().ok_or_else(|| too_short(covered)),
     }
 }
 
-pub(super) fn refused(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
+pub(super) fn wrong_field(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
     FilterProblem::Field { what, expected, got: got.to_string() }
 }
 

@@ -157,10 +157,10 @@ fn random_bytes_are_no_description_and_no_sidecar() {
         }
         let (_, first) = allocated(|| FilterMetadata::decode(&bytes));
         if random.one_in(2) && bytes.len() >= 64 {
-            let trailer = bytes.len() - 40;
-            bytes[trailer + 28..trailer + 36].copy_from_slice(b"SSTFLTSC");
-            let sum = crc(&bytes[trailer..trailer + 36]);
-            bytes[trailer + 36..].copy_from_slice(&sum);
+            let end = bytes.len() - 60;
+            bytes[end + 53..end + 56].copy_from_slice(b"\x11SC");
+            let sum = crc(&bytes[end..end + 56]);
+            bytes[end + 56..].copy_from_slice(&sum);
         }
         let length = bytes.len() as u64;
         let (_, second) = allocated(|| FilterMetadata::sidecar_tail_bytes(&bytes));

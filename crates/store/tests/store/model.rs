@@ -366,7 +366,7 @@ impl World {
         let described = built.filters().metadata().clone();
         let Some(sidecar) = built.clone().seal() else { return built.filters().clone().seal() };
         let length = sidecar.len() as u64;
-        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 40..]).unwrap());
+        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 60..]).unwrap());
         let tail = &sidecar[sidecar.len() - tail_bytes.unwrap()..];
         let stale = FilterMetadata::of_sidecar(tail, length, &later);
         assert!(matches!(stale, Err(FilterProblem::OtherTable { .. })), "{stale:?}");

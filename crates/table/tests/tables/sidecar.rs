@@ -94,31 +94,27 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
     table.build_sidecar(options).unwrap().seal().unwrap()
 }
 
-const TRAILER_BYTES: usize = 40;
+const END_BYTES: usize = 60;
 
-/// Returns the three parts of a sidecar: filter bytes, their description, and the trailer.
+/// Returns the three parts of a sidecar: filter bytes, their description, and the end.
 fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
-    let trailer = sidecar.len() - TRAILER_BYTES;
-    let filter_bytes = u64::from_le_bytes(sidecar[trailer..trailer + 8].try_into().unwrap());
+    let end = sidecar.len() - END_BYTES;
+    let filter_bytes = u64::from_le_bytes(sidecar[end..end + 8].try_into().unwrap());
     let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
-    let (description, trailer) = rest.split_at(rest.len() - TRAILER_BYTES);
-    [filter, description, trailer]
+    let (description, end) = rest.split_at(rest.len() - END_BYTES);
+    [filter, description, end]
 }
 
 /// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
 fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
-    let [_, description, trailer] = parts_of(sidecar);
-    let (mut description, mut trailer) = (description.to_vec(), trailer.to_vec());
+    let [_, description, end] = parts_of(sidecar);
+    let (mut description, mut end) = (description.to_vec(), end.to_vec());
     description[SECTION].copy_from_slice(section);
-    let seal = |part: &mut [u8]| {
-        let end = part.len() - 4;
-        let sum = crc32c::crc32c(&part[..end]).to_le_bytes();
-        part[end..].copy_from_slice(&sum);
-    };
-    seal(&mut description);
-    trailer[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
-    seal(&mut trailer);
-    [filter, &description, &trailer].concat().into()
+    end[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
+    end[40..44].copy_from_slice(&crc32c::crc32c(&description).to_le_bytes());
+    let sum = crc32c::crc32c(&end[..56]);
+    end[56..].copy_from_slice(&sum.to_le_bytes());
+    [filter, &description, &end].concat().into()
 }
 
 /// Range of the first section in a description.
