@@ -91,7 +91,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let mut builder = store.sidecar_builder(&table);
     let keys = partitions::keys(input)?;
     keys.iter().for_each(|key| builder.add_key(key));
-    let Some(file) = builder.finish().seal() else { return Ok(()) };
+    let Some(file) = builder.finish().seal_sidecar() else { return Ok(()) };
     open(&file);
     let has_part = |key: &Vec<u8>| parts.extractors().any(|extractor| extractor.extract(key).is_some());
     if !parts.has_whole_keys() && !keys.iter().any(has_part) {

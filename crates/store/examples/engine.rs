@@ -363,7 +363,7 @@ impl Engine {
         let store = self.store.clone().with_policy(Arc::new(policy));
         let mut builder = store.sidecar_builder(&old.identity).with_level(level);
         old.entries_from(Bytes::new()).try_for_each(|entry| entry.map(|(key, _)| builder.add_key(&key)))?;
-        let sidecar = builder.finish().seal().ok_or("the policy wants no filter")?;
+        let sidecar = builder.finish().seal_sidecar().ok_or("the policy wants no filter")?;
         fs::write(sidecar_path(&old.file.path), sidecar)?;
         self.apply(ViewEdit::new().replace(level, old, Arc::new(Table::open(&self.directory, old.id, &self.store)?)))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor, KeyRange};
 
 use super::budget::FilterBudget;
-use super::build::{FileFilterBuilder, SidecarBuilder};
+use super::build::FileFilterBuilder;
 use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
@@ -165,13 +165,16 @@ impl FilterStore {
     /// Returns a builder for the filters of a file that is to be written. They are bound to `file`: an id that no other
     /// contents ever have, such as the one from [`FileId::random`].
     pub fn builder(&self, file: FileId) -> FileFilterBuilder {
-        FileFilterBuilder::new(self.config.clone(), file, ())
+        FileFilterBuilder::new(self.config.clone(), file, None)
     }
 
     /// Returns a builder for the [sidecar](super::sidecar_path) of an existing table, whose filters are bound to the id
     /// in its identity. So maps that cover the table still do, and a lookup with another id finds no filter.
-    pub fn sidecar_builder(&self, table: &TableIdentity) -> SidecarBuilder {
-        FileFilterBuilder::new(self.config.clone(), table.file, *table)
+    ///
+    /// Add all of the table's keys, deleted keys too, and all of its range tombstones: the sidecar replaces the table's
+    /// own description. Nothing notices a forgotten tombstone, and the keys that it deletes come back.
+    pub fn sidecar_builder(&self, table: &TableIdentity) -> FileFilterBuilder {
+        FileFilterBuilder::new(self.config.clone(), table.file, Some(*table))
     }
 
     /// Opens a file's filters; `source` reads their bytes. This never fails: a filter that is damaged, or belongs to

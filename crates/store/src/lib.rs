@@ -117,7 +117,7 @@ mod writes;
 pub use bytes;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
-pub use build::{BuiltFilters, BuiltSidecar, FileFilterBuilder, SidecarBuilder};
+pub use build::{BuiltFilters, FileFilterBuilder};
 pub use error::FilterProblem;
 pub use file::FileFilters;
 pub use filter_store::FilterStore;
@@ -125,7 +125,7 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
-pub use partition::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
+pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::FilterRead;
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;

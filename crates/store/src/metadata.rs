@@ -48,7 +48,7 @@ use sstfilter::KeyRange;
 use sstfilter::internal::Fields;
 use sstfilter::{FileId, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId};
 
-use super::error::FilterProblem;
+use super::error::{FilterProblem, wrong_field};
 use crate::codec::{Cursor, checksum_without_last, compare, put_item};
 
 const MAGIC: [u8; 4] = *b"SFMD";
@@ -229,9 +229,7 @@ impl KeyBounds {
     /// Returns whether a key in `range` may lie within the bounds.
     pub(crate) fn overlap(&self, range: KeyRange<'_>) -> bool {
         let Self::Keys([smallest, largest]) = self else { return *self == Self::Unknown && !range.is_empty() };
-        let from_smallest = KeyRange { lower: Included(smallest), ..range };
-        let to_largest = KeyRange { upper: Included(largest), ..range };
-        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
+        overlap(range, KeyRange { lower: Included(smallest), upper: Included(largest) })
     }
 }
 
@@ -251,6 +249,12 @@ impl From<KeyRange<'_>> for KeyBounds {
             _ => Self::Unknown,
         }
     }
+}
+
+/// Returns whether a key may be in both ranges, of which the second is not empty.
+fn overlap(one: KeyRange<'_>, other: KeyRange<'_>) -> bool {
+    let [above, below] = [KeyRange { lower: other.lower, ..one }, KeyRange { upper: other.upper, ..one }];
+    [one, above, below].iter().all(|range| !range.is_empty())
 }
 
 /// Returns the check of a hash: the checksum of the hashes of the known keys.
@@ -508,10 +512,8 @@ impl FilterMetadata {
 
     /// Returns whether a range tombstone may delete a key of the range.
     pub(crate) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
-        let Some([start, end]) = self.deleted() else { return false };
-        let from_start = KeyRange { lower: Included(start), ..range };
-        let to_end = KeyRange { upper: Excluded(end), ..range };
-        !range.is_empty() && !from_start.is_empty() && !to_end.is_empty()
+        let deleted = |[start, end]: [_; 2]| KeyRange { lower: Included(start), upper: Excluded(end) };
+        self.deleted().is_some_and(|span| overlap(range, deleted(span)))
     }
 
     /// Returns the section of the point filter.
@@ -544,10 +546,6 @@ fn header_of(covered: &[u8]) -> Result<Header<'_>, FilterProblem> {
         }
         _ => Cursor(covered).fields().ok_or_else(|| too_short(covered)),
     }
-}
-
-pub(super) fn wrong_field(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
-    FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
 /// Reads an extractor's name and its check.

@@ -15,7 +15,7 @@
 //!  24   1  0 (low 4 bits), hash id (high 4 bits)
 //!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 is 1, the others are 0
 //!  26   2  magic, the bytes "SC"
-//!  28   4  CRC32C of the 56 bytes before
+//!  28   4  CRC32C of the 56 bytes before, in every version
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -26,9 +26,9 @@ use sstfilter::internal::{CheckedTail, Ending, Fields, HeldParts};
 use sstfilter::kind::MAX_KEYS;
 use sstfilter::{BlockError, BlockIdentity};
 
-use super::error::FilterProblem;
+use super::error::{FilterProblem, wrong_field};
 use super::identity::TableIdentity;
-use super::metadata::{FilterMetadata, wrong_field};
+use super::metadata::FilterMetadata;
 
 const VERSION: u8 = 1;
 
@@ -79,9 +79,18 @@ const fn identity(metadata: &FilterMetadata) -> BlockIdentity {
 /// Reads the end of a sidecar, and the identity in it.
 fn read_end(end: &[u8]) -> Result<(Fields<'_, END_BYTES>, BlockIdentity), FilterProblem> {
     let too_short = || wrong_field("length of a sidecar", "at least 60 bytes", &end.len());
-    let (_, fields) = Fields::at_end_of(end).ok_or_else(too_short)?;
-    let other_magic = |got: u16| wrong_field("magic bytes of a sidecar", "SC", &got.to_le_bytes().escape_ascii());
-    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), other_magic)?;
+    let (_, fields) = Fields::<END_BYTES>::at_end_of(end).ok_or_else(too_short)?;
+    // The magic first: a file of another type is not damaged.
+    let magic = fields.u16::<54>();
+    if magic != MAGIC {
+        return Err(wrong_field("magic bytes of a sidecar", "SC", &magic.to_le_bytes().escape_ascii()));
+    }
+    // The checksum before the version: a flipped bit is damage, and never a newer release.
+    let (expected, got) = (fields.u32::<56>(), checksum(&fields.array::<0, 56>()));
+    if expected != got {
+        return Err(FilterProblem::Checksum { what: "sidecar", expected, got });
+    }
+    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| BlockError::Magic { got })?;
     BlockError::require(flags == Ending::BOUND, "flags of a sidecar", "1", flags >> 4)?;
     let identity = CheckedTail::read(end, trailer, PARAM_BYTES)?.identity(trailer.u8::<24>() >> 4)?;
     if trailer.u32::<8>() > MAX_METADATA_BYTES {

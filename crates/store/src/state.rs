@@ -166,7 +166,7 @@ impl FileState {
             return Ok(());
         }
         let expected = own.map_or_else(|| "ranges of whole keys".to_owned(), |name| format!("ranges within '{name}'"));
-        Err(FilterProblem::Parts { expected, got: format!("ranges within '{held}'") })
+        Err(BlockError::ExtractorMismatch { expected, got: format!("ranges within '{held}'") }.into())
     }
 
     pub(super) fn partitions(&self) -> Option<&PartitionIndex> {

@@ -418,7 +418,7 @@ enum Release {
 
 /// Returns what the plan knows of a unit; `None` if it is not in use.
 fn demand(unit: &Unit) -> Option<Demand> {
-    let is_failed = unit.held().as_deref().is_some_and(|held| held.failure().is_some());
+    let is_failed = unit.failure().is_some();
     let (held_bytes, absent) = (unit.held_bytes(), f64::from(unit.absent()));
     let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
     is_in_use.then(|| Demand {

@@ -131,7 +131,7 @@ impl HeldBlock {
 /// Why there is no block, and when to try again.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) reason: Arc<FilterProblem>,
+    reason: Arc<FilterProblem>,
     /// Failures in a row.
     failures: u32,
     /// Probes until the next try.
@@ -147,7 +147,7 @@ const RARE_RETRY: u32 = 1 << 16;
 
 impl Failure {
     /// Returns the failure that follows `before`.
-    pub(crate) fn after(before: Option<&Self>, reason: FilterProblem) -> Self {
+    fn after(before: Option<&Self>, reason: FilterProblem) -> Self {
         let failures = before.map_or(0, |failure| failure.failures.saturating_add(1));
         let left = FIRST_RETRY.checked_shl(failures.min(16)).unwrap_or(RARE_RETRY).min(RARE_RETRY);
         Self { reason: Arc::new(reason), failures, left: left.into() }
@@ -188,6 +188,11 @@ impl Unit {
     #[inline]
     pub(crate) fn held(&self) -> Guard<Option<Arc<Held>>> {
         self.held.load()
+    }
+
+    /// Returns why there is no block, if it could not be loaded at the last try.
+    pub(crate) fn failure(&self) -> Option<Arc<FilterProblem>> {
+        self.held().as_deref().and_then(Held::failure).map(|failure| failure.reason.clone())
     }
 
     pub(crate) fn held_arc(&self) -> Option<Arc<Held>> {

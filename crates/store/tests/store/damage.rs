@@ -194,8 +194,8 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
     let mut builder = store.sidecar_builder(&table);
     tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
-    let description = built.filters().metadata().clone();
-    let sidecar = built.seal().unwrap().to_vec();
+    let description = built.metadata().clone();
+    let sidecar = built.seal_sidecar().unwrap().to_vec();
     let length = sidecar.len() as u64;
     let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar).unwrap()).unwrap();
     let tail = &sidecar[sidecar.len() - tail_bytes..];
@@ -331,7 +331,7 @@ fn swapped_partitions_are_noticed() {
             swapped[one.clone()].copy_from_slice(&bytes[other.clone()]);
             swapped[other.clone()].copy_from_slice(&bytes[one.clone()]);
             let problem = problem_of(&store, &metadata, swapped.into(), &keys, "swapped");
-            assert!(matches!(problem, Some(FilterProblem::Partition(_))), "{problem:?}");
+            assert!(matches!(problem, Some(FilterProblem::PartitionChecksum { .. })), "{problem:?}");
         }
     }
 }

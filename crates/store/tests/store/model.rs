@@ -363,8 +363,8 @@ impl World {
             builder.add_range_tombstone(start, end);
         }
         let built = builder.finish();
-        let described = built.filters().metadata().clone();
-        let Some(sidecar) = built.clone().seal() else { return built.filters().clone().seal() };
+        let described = built.metadata().clone();
+        let Some(sidecar) = built.clone().seal_sidecar() else { return built.seal() };
         let length = sidecar.len() as u64;
         let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 60..]).unwrap());
         let tail = &sidecar[sidecar.len() - tail_bytes.unwrap()..];

@@ -91,7 +91,7 @@ pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
 /// Builds a sidecar for the table, as a reader with these options does.
 pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
-    table.build_sidecar(options).unwrap().seal().unwrap()
+    table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
 
 const END_BYTES: usize = 60;
@@ -286,7 +286,7 @@ pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Ite
     let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
     let mut builder = store.sidecar_builder(&table.identity());
     keys.for_each(|key| builder.add_key(&name(key)));
-    builder.finish().seal().unwrap()
+    builder.finish().seal_sidecar().unwrap()
 }
 
 #[test]
@@ -540,7 +540,7 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(FixedPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
         let built = table.write_sidecar(&options).unwrap();
-        assert!(built.filters().metadata().sections().is_empty());
+        assert!(built.metadata().sections().is_empty());
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -579,7 +579,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let (sidecar, bytes) = table.install_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
     assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(built.filters().point_report.as_ref().unwrap().distinct_keys, 100);
+    assert_eq!(built.point_report.as_ref().unwrap().distinct_keys, 100);
 }
 
 /// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
