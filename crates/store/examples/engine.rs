@@ -112,7 +112,7 @@ impl Table {
         let described = newer.or_else(|_| FilterMetadata::decode(&encoded).map(|metadata| (metadata, own.clone())));
         let (filters, filter_bytes) = match described {
             Ok((metadata, bytes)) => (store.open(metadata, bytes.clone()), bytes),
-            Err(_) => (store.open_unfiltered(..), own), // A candidate for every key, so no key is lost.
+            Err(_) => (store.open_without_description(..), own), // A candidate for every key, so no key is lost.
         };
         Ok(Self { id, identity, file, entries, index, filters, filter_bytes })
     }
@@ -302,8 +302,9 @@ impl Engine {
         Ok(None)
     }
 
-    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_to_be_read`]. It collects
-    /// the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one lookup.
+    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_without_source`]. It
+    /// collects the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one
+    /// lookup.
     fn get_without_waiting(&self, key: &[u8]) -> io::Result<Option<u64>> {
         let has_key = |table: &&Arc<Table>| {
             table.filters.metadata().key_bounds().is_none_or(|(first, last)| (first..=last).contains(&key))
@@ -443,7 +444,7 @@ fn main() -> Fallible<()> {
     let mut edit = ViewEdit::new();
     for (level, table) in tables(&engine.view) {
         let mut unread = Table::open(directory.path(), table.id, &store)?;
-        unread.filters = store.open_to_be_read(table.filters.metadata().clone());
+        unread.filters = store.open_without_source(table.filters.metadata().clone());
         edit = edit.replace(level, table, Arc::new(unread));
     }
     engine.view = engine.view.edited(edit)?;

@@ -13,7 +13,7 @@ use super::config::Config;
 use super::error::FilterProblem;
 use super::metadata::FilterMetadata;
 use super::partition::PartitionIndex;
-use super::read::FilterRead;
+use super::read::PendingRead;
 use super::source::FilterSource;
 use super::state::{Answer, FileState, Usable};
 use super::stats::FileStats;
@@ -117,7 +117,7 @@ impl FileFilters {
     /// Returns the next read for a lookup of `key`; `None` if there is none, or another lookup is already loading the
     /// filter.
     #[must_use]
-    pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
+    pub fn read_for(&self, key: &[u8]) -> Option<PendingRead> {
         self.state.read_for_key(key)
     }
 

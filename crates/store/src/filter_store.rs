@@ -198,7 +198,7 @@ impl FilterStore {
     /// Opens a file's filters for an engine that does its own reads. Lookups say [what they still
     /// need](super::Candidates::reads); until they have it, the file is a candidate.
     #[must_use]
-    pub fn open_to_be_read(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
+    pub fn open_without_source(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
         FileFilters::open(&self.config, metadata.into(), None)
     }
 
@@ -209,7 +209,7 @@ impl FilterStore {
     /// overlaps its neighbours, and returns it before them: its range tombstones must not reach into them. They do not
     /// if the file was added with its description before.
     #[must_use]
-    pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
+    pub fn open_without_description<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         let keys = keys.into();
         let mut metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into());
         if let (Bound::Excluded(_), KeyBounds::Keys(_)) = (keys.upper, &metadata.bounds) {

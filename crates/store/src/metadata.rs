@@ -356,7 +356,7 @@ impl FilterMetadata {
     /// # Errors
     ///
     /// [`FilterProblem`] if the bytes are damaged, of a later version, or contradict each other. Open the file [without
-    /// filters](super::FilterStore::open_unfiltered) then.
+    /// filters](super::FilterStore::open_without_description) then.
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
         // The magic bytes come first: foreign bytes are not damage.

@@ -80,8 +80,8 @@ impl<'a> Wanted<'a> for SearchKey<'a> {
         let (core, key) = (&chunk.core, self.bytes);
         let mut files = core.bounds.holding(key, &mut self.head, |files| core.covering(files, key));
         // Heads know nothing of these files: they have range tombstones or unknown bounds.
-        if core.special != 0 {
-            files |= core.covering(core.special, key);
+        if core.without_heads != 0 {
+            files |= core.covering(core.without_heads, key);
         }
         files
     }

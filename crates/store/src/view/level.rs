@@ -83,8 +83,9 @@ pub enum ViewError {
     },
     /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of
     /// the other. Cut range tombstones where files end: each file gets the part from its smallest key up to but
-    /// excluding the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are
-    /// compared by the range tombstones in their descriptions alone.
+    /// excluding the smallest key of the next file. Files of
+    /// [unknown bounds](super::FilterStore::open_without_description) are compared by the range tombstones in their
+    /// descriptions alone.
     Overlap {
         /// The level.
         level: u32,
@@ -146,10 +147,10 @@ pub(crate) struct Leaving<F> {
 }
 
 /// The new members of chunks, by the places of these chunks.
-type Touched<F> = BTreeMap<Place, Vec<Member<F>>>;
+type Touched<F> = BTreeMap<ChunkPosition, Vec<Member<F>>>;
 
 /// Whether a chunk is in the order of keys, and its position among these or the loose ones.
-type Place = (bool, usize);
+type ChunkPosition = (bool, usize);
 
 impl<F> Level<F> {
     pub(crate) fn empty(number: u32) -> Self {
@@ -193,7 +194,7 @@ impl<F> Level<F> {
         self.fences.partition_point(key, begins_before).saturating_sub(1)
     }
 
-    fn find_chunk(&self, file: &Arc<F>) -> Option<Place>
+    fn find_chunk(&self, file: &Arc<F>) -> Option<ChunkPosition>
     where
         F: AsRef<FileFilters>,
     {
@@ -290,7 +291,7 @@ impl<F> Level<F> {
     }
 
     /// Returns the members of the chunk at `place`, to be changed.
-    fn touch<'a>(&self, place: Place, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
+    fn touch<'a>(&self, place: ChunkPosition, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
         let chunk = self.chunks_of(place.0).get(place.1);
         touched.entry(place).or_insert_with(|| chunk.map(|chunk| chunk.members().collect()).unwrap_or_default())
     }

@@ -20,7 +20,7 @@ impl FileFilters {
     /// The value comes from a constructor of [`FileWrites`] that is named for the file's origin, from
     /// [`OutputWrites`](sstfilter_map::OutputWrites) for the output of a compaction, or, when the store is opened, from
     /// the manifest. Files with range tombstones are never excluded, nor are those that were opened [without a
-    /// description](crate::FilterStore::open_unfiltered).
+    /// description](crate::FilterStore::open_without_description).
     #[must_use]
     pub fn with_writes(mut self, writes: FileWrites) -> Self {
         self.writes = Some(Box::new(writes));

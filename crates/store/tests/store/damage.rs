@@ -99,8 +99,8 @@ fn descriptions() -> Vec<FilterMetadata> {
         build_with(&full, &hidden, Some(&tombstone)).1,
         build_with(&secret, &numbered(0..9).into_iter().collect(), Some(&tombstone)).1,
         build(&secret, &BTreeSet::new()).1,
-        secret.open_unfiltered(..).metadata().as_ref().clone(),
-        secret.open_unfiltered(&b"a"[..]..&b"b"[..]).metadata().as_ref().clone(),
+        secret.open_without_description(..).metadata().as_ref().clone(),
+        secret.open_without_description(&b"a"[..]..&b"b"[..]).metadata().as_ref().clone(),
     ]
 }
 
