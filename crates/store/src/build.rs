@@ -1,6 +1,5 @@
 //! Builds all filters of one file from its keys.
 
-use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
 use super::partition::{PartitionIndex, PartitionedBuilder};
 use super::sidecar;
+use super::source::FilterSource;
 use crate::checked::{checked, dropped};
 use crate::codec::{LINE_BYTES, checksum_without_last};
 use crate::ranges::{RangeBuilder, RangePolicy};
@@ -332,14 +332,11 @@ impl Started {
     fn holds_known_keys(&self, container: &Bytes) -> bool {
         let known = self.metadata.known_keys();
         let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.metadata.file);
+        let part = |range| container.read(range).unwrap_or_default();
+        let end = container.len() as u64;
         let checked = PartitionIndex::tail_bytes(container).and_then(|tail_bytes| {
-            let index_at = (container.len() as u64).saturating_sub(tail_bytes);
-            let part = |place: Range<u64>| {
-                let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-                container.get(start..end).unwrap_or_default()
-            };
-            let tail = part(index_at..container.len() as u64);
-            let index = PartitionIndex::load(tail, context.with_known_keys(&known))?;
+            let tail = part(end.saturating_sub(tail_bytes)..end);
+            let index = PartitionIndex::load(&tail, context.with_known_keys(&known))?;
             index.check_known_keys(|number| index.block_range(number).map(part))
         });
         !matches!(checked, Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. })))

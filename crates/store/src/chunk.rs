@@ -163,8 +163,7 @@ impl<F> Chunk<F> {
 }
 
 /// When a file joined its level: the greater, the newer. Files in the order of their keys have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Age(pub(super) u64);
+pub(super) type Age = u64;
 
 /// A file of the engine with its state and its age, which is that of a file it replaced.
 pub(super) struct Member<F> {

@@ -73,25 +73,21 @@ impl FileState {
             Ok(index) => index,
             Err(answer) => return answer,
         };
-        match index {
-            None => self.probe_points(POINTS, hashes),
-            Some(index) if index.cut() == PartitionCut::KeyRange => {
-                let number = hashes.first().map_or(0, |&hash| index.locate_hash(key, hash).0);
-                self.probe_points(number + POINTS, hashes)
-            }
-            Some(index) => {
-                // Each hash has its own partition.
-                let mut answer = Answer::of(Probe::Unusable);
-                for &hash in hashes {
-                    let (number, hash) = index.locate_hash(key, hash);
-                    answer = self.probe_points(number + POINTS, &[hash]);
-                    if answer.probe.is_absent() {
-                        break;
-                    }
-                }
-                answer
+        let place = |hash| index.map_or((0, hash), |index| index.locate_hash(key, hash));
+        if let Some(first) = hashes.first().filter(|_| index.is_none_or(|index| index.cut() == PartitionCut::KeyRange))
+        {
+            return self.probe_points(place(*first).0 + POINTS, hashes);
+        }
+        // Each hash has its own partition.
+        let mut answer = Answer::of(Probe::Unusable);
+        for &hash in hashes {
+            let (number, hash) = place(hash);
+            answer = self.probe_points(number + POINTS, &[hash]);
+            if answer.probe.is_absent() {
+                break;
             }
         }
+        answer
     }
 
     /// Returns the answer if a filter cannot be probed: there is none, which is not counted, or it is not used.

@@ -209,20 +209,6 @@ impl<F> Level<F> {
         Some((false, self.loose.iter().position(has_it)?))
     }
 
-    /// Gives the age of a file to the one that replaces it.
-    pub(crate) fn set_ages(&self, (leaving, _): &mut LevelChange<F>)
-    where
-        F: AsRef<FileFilters>,
-    {
-        let chunks = || self.loose.iter().flat_map(|chunk| (0..).zip(&chunk.files).map(move |at| (chunk, at)));
-        for Leaving { file, by, .. } in leaving.values_mut() {
-            let Some((_, by)) = by else { continue };
-            if let Some((chunk, (place, _))) = chunks().find(|(_, (_, other))| Arc::ptr_eq(other, file)) {
-                by.age = chunk.age(place);
-            }
-        }
-    }
-
     /// Returns the level after a change.
     pub(crate) fn edited(&self, (leaving, added): &LevelChange<F>, config: &Config) -> Result<Self, ViewError>
     where
@@ -258,7 +244,8 @@ impl<F> Level<F> {
                     if !seen.contains(&Arc::as_ptr(&member.file)) {
                         left = left.merged(&FileStats { overfull: 0, ..member.state.stats() });
                     }
-                    leaving.by.as_ref().map(|(_, by)| by.clone())
+                    // A file that replaces another has its age.
+                    leaving.by.as_ref().map(|(_, by)| Member { age: member.age, ..by.clone() })
                 }
             };
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
@@ -349,7 +336,7 @@ impl<F> Level<F> {
         let [one, other] = *pair else { return Ok(()) };
         if !is_sorted {
             let is_same = self.number == OVERLAPPING && one.age == other.age;
-            return if is_same { Err(ViewError::DuplicateAge { age: one.age.0 }) } else { Ok(()) };
+            return if is_same { Err(ViewError::DuplicateAge { age: one.age }) } else { Ok(()) };
         }
         let [Some((_, end)), Some((smallest, _))] = [one, other].map(|member| member.state.metadata.span()) else {
             return Ok(());

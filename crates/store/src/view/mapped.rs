@@ -189,8 +189,10 @@ impl<F> Mapped<F> {
                     return false;
                 }
                 let Some(position) = covered else { return true };
+                if let (Some(covered), Some((place, by))) = (next.slot(position), leaving.by.take()) {
+                    added.push((place, Member { age: covered.order.age.0, ..by }));
+                }
                 next.set_slot(position, None);
-                added.extend(leaving.by.take());
                 false
             });
         }

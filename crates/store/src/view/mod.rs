@@ -204,7 +204,7 @@ impl<F> FilterView<F> {
     /// Returns the files of level 0 with their ages, from the newest to the oldest. Ages belong into the manifest.
     pub fn level_0(&self) -> impl Iterator<Item = (u64, &Arc<F>)> {
         let chunks = self.level(OVERLAPPING).into_iter().flat_map(|level| level.chunks());
-        chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place).0, file)))
+        chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place), file)))
     }
 
     /// Returns an age above those of all files that level 0 has had in this view and those that it was made from, for
@@ -258,7 +258,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
         let member = |file: Arc<F>, age: Option<u64>| {
             let state = file.as_ref().as_ref().state.clone();
-            Member { file, state, age: Age(age.unwrap_or_default()) }
+            Member { file, state, age: age.unwrap_or_default() }
         };
         let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
         let has_lost_key = self.writes().is_some_and(|set| self.find_lost_key(set, coming).is_some());
@@ -282,15 +282,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         }
         let mut levels: BTreeMap<u32, Arc<Level<F>>> =
             self.levels.iter().map(|level| (level.number, level.clone())).collect();
-        for (&number, change) in &mut changes {
+        for (&number, change) in &changes {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
-            if number == OVERLAPPING {
-                level.set_ages(change);
-            }
             *level = Arc::new(level.edited(change, &self.config)?);
         }
         let ids = self.ids_after(&changes)?;
-        let newest = levels.get(&OVERLAPPING).and_then(|level| level.chunks().next()).map(|chunk| chunk.age(0).0);
+        let newest = levels.get(&OVERLAPPING).and_then(|level| level.chunks().next()).map(|chunk| chunk.age(0));
         let next_age = self.next_age.max(newest.map_or(0, |newest| newest.saturating_add(1)));
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
