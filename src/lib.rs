@@ -162,6 +162,7 @@ mod filters;
 mod hash;
 mod ids;
 mod kernel;
+mod key_range;
 #[cfg(feature = "growing")]
 #[deny(clippy::indexing_slicing)]
 pub mod layers;
@@ -227,6 +228,8 @@ pub mod internal {
     pub use crate::hash::sort_hashes;
     /// The line of range filters and file maps.
     pub use crate::kernel::code_line;
+    /// Heads of sorted keys, which speed up the search for a key.
+    pub use crate::kernel::key_head;
     /// Prefetches a cache line.
     pub use crate::kernel::prefetch::prefetch;
     /// Detects that an earlier call ended with a panic.
@@ -270,6 +273,7 @@ pub use hash::{
     KeyParts, PrefixWatch, PreparedPrefix, SecretSeed, check_prefix_stability,
 };
 pub use ids::KindId;
+pub use key_range::KeyRange;
 pub use policy::{
     AutoPolicy, BlockBuilder, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterPolicy, FixedPolicy,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyHasher, KeyParts, LoadContext};
-use sstfilter_store::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use sstfilter_store::{FilterProblem, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 
 use crate::container::Container;
 use crate::pick;
@@ -83,7 +83,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let context = context.with_key_parts(&read);
     match Container::load(&container[..], context) {
         Ok(filter) => assert_holds(&filter, &keys, &hasher, &read),
-        Err(error) => assert!(matches!(error, PartitionError::Block(BlockError::ExtractorMismatch { .. })), "{error}"),
+        Err(error) => assert!(matches!(error, FilterProblem::Block(BlockError::ExtractorMismatch { .. })), "{error}"),
     }
     open(&container, &hasher);
     // Up to three bits: a checksum of 32 bits finds them.

@@ -20,20 +20,25 @@ pub fn exercise(bytes: &[u8]) {
     let _ = build_and_damage(&mut Unstructured::new(bytes));
 }
 
-/// The bytes with the magic numbers, a length of the filters that fits, and checksums that hold.
+/// The bytes with the magic numbers, a length of the filters that fits, one hash and file, and checksums that hold.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
-    let Some(at) = bytes.len().checked_sub(40) else { return out };
-    let (body, trailer) = out.split_at_mut(at);
-    let metadata_bytes = u32::from_le_bytes([trailer[20], trailer[21], trailer[22], trailer[23]]);
+    let Some(at) = bytes.len().checked_sub(60) else { return out };
+    let (body, end) = out.split_at_mut(at);
+    let metadata_bytes = u32::from_le_bytes([end[36], end[37], end[38], end[39]]);
     if let Some(filters) = body.len().checked_sub(metadata_bytes as usize) {
-        trailer[..8].copy_from_slice(&(filters as u64).to_le_bytes());
+        end[..8].copy_from_slice(&(filters as u64).to_le_bytes());
         let (filters, metadata) = body.split_at_mut(filters);
-        metadata::seal(metadata, filters);
+        metadata::seal_covered(metadata, filters);
+        if let Some(header) = metadata.first_chunk::<44>() {
+            end[20..36].copy_from_slice(&header[8..24]);
+            end[52] = header[24] << 4;
+        }
+        end[40..44].copy_from_slice(&crc32c::crc32c(metadata).to_le_bytes());
     }
-    trailer[28..36].copy_from_slice(b"SSTFLTSC");
-    let sum = crc32c::crc32c(&trailer[..36]);
-    trailer[36..].copy_from_slice(&sum.to_le_bytes());
+    end[53..56].copy_from_slice(b"\x11SC");
+    let sum = crc32c::crc32c(&end[..56]);
+    end[56..].copy_from_slice(&sum.to_le_bytes());
     out
 }
 
@@ -86,7 +91,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let mut builder = store.sidecar_builder(&table);
     let keys = partitions::keys(input)?;
     keys.iter().for_each(|key| builder.add_key(key));
-    let Some(file) = builder.finish().seal() else { return Ok(()) };
+    let Some(file) = builder.finish().seal_sidecar() else { return Ok(()) };
     open(&file);
     let has_part = |key: &Vec<u8>| parts.extractors().any(|extractor| extractor.extract(key).is_some());
     if !parts.has_whole_keys() && !keys.iter().any(has_part) {

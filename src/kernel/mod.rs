@@ -134,4 +134,5 @@ pub(crate) fn vectorized(work: impl Vectorizable) {
 }
 
 pub mod code_line;
+pub mod key_head;
 pub(crate) mod prefetch;

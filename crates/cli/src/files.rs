@@ -39,7 +39,7 @@ const BLOCK_MAGIC: &[u8] = b"SF";
 const PARTITIONS_MAGIC: &[u8] = b"SP";
 const MAP_MAGIC: &[u8] = b"SM";
 const SLICE_MAGIC: &[u8] = b"SL";
-const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
+const SIDECAR_MAGIC: &[u8] = b"SC";
 
 /// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str =
@@ -512,7 +512,7 @@ fn look_at_magic(tail: &[u8]) -> Look {
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {
         Look::Table
-    } else if last[20..28] == *SIDECAR_MAGIC {
+    } else if last[26..28] == *SIDECAR_MAGIC {
         Look::Sidecar
     } else if last[26..28] == *BLOCK_MAGIC {
         if ranges::is_kind_of(last) { Look::RangeFilter } else { Look::FilterBlock }

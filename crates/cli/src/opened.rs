@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
-use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionError, TableIdentity};
+use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
 use sstfilter_table::{FileSystem, LocalFileSystem, Table};
 
 use crate::files::{self, Look, TableReading};
@@ -128,7 +128,7 @@ impl Sidecar {
     }
 
     /// Returns the partitioned filter, if there is one.
-    pub(crate) fn container(&self) -> Result<Option<Container>, PartitionError> {
+    pub(crate) fn container(&self) -> Result<Option<Container>, FilterProblem> {
         self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
     }
 }

@@ -149,7 +149,7 @@ const ADVICE: [(&[&str], &str); 8] = [
     (&["open it with that extractor"], "pass its prefix with --range-prefix"),
     (&["replace or delete it"], "`sstfilter rebuild TABLE` replaces it"),
     // Only range filters: no option names the parts of keys that a point filter holds.
-    (&[TablePart::RangeFilter.name(), "filter of other parts of keys"], "pass its prefix with --range-prefix"),
+    (&[TablePart::RangeFilter.name(), "with other key extractors"], "pass its prefix with --range-prefix"),
     (
         &["a filter without a checksum is not supported"],
         "damage to it would go unnoticed and hide keys; --unchecked-filters uses it anyway",

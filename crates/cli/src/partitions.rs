@@ -7,7 +7,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
-use sstfilter_store::{PartitionCut, PartitionError, PartitionIndex, sidecar_path};
+use sstfilter_store::{FilterProblem, PartitionCut, PartitionIndex, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
 use crate::build::report::Choice;
@@ -22,7 +22,7 @@ const LISTED_PROBLEMS: usize = 10;
 /// All partitions of a filter; each is a block or the reason why it cannot be probed.
 pub(crate) struct Partitions<'a> {
     index: &'a PartitionIndex,
-    blocks: Vec<Result<FilterBlock<Bytes>, PartitionError>>,
+    blocks: Vec<Result<FilterBlock<Bytes>, FilterProblem>>,
 }
 
 impl<'a> Partitions<'a> {
@@ -43,7 +43,7 @@ impl<'a> Partitions<'a> {
     }
 
     /// Opens the partitions that `read` returns.
-    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, PartitionError>) -> Self {
+    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, FilterProblem>) -> Self {
         let block = |number| index.block_range(number).and_then(&read);
         // The result is not needed: opening each partition below returns its problem.
         let _ = index.check_known_keys(block);
@@ -71,17 +71,17 @@ impl<'a> Partitions<'a> {
     }
 
     /// Returns the partitions that should have a filter but have no usable one.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &PartitionError)> {
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &FilterProblem)> {
         (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
-            Ok(_) | Err(PartitionError::WithoutFilter) => None,
+            Ok(_) | Err(FilterProblem::WithoutFilter) => None,
             Err(problem) => Some((number, problem)),
         })
     }
 
     /// Returns the worst outcome of all problems.
     pub(crate) fn outcome(&self) -> Outcome {
-        let of = |problem: &PartitionError| match problem {
-            PartitionError::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
+        let of = |problem: &FilterProblem| match problem {
+            FilterProblem::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
             // A partition that was read but cannot be used is damaged.
             _ => Outcome::No,
         };
@@ -89,7 +89,7 @@ impl<'a> Partitions<'a> {
     }
 }
 
-fn unreadable(problem: &anyhow::Error) -> PartitionError {
+fn unreadable(problem: &anyhow::Error) -> FilterProblem {
     BlockError::Unreadable { reason: format!("{problem:#}") }.into()
 }
 
@@ -102,10 +102,10 @@ pub(crate) struct Container {
 impl Container {
     /// Opens the bytes of a file, for any hash and file that the filter was built with. Returns `None` if they are not
     /// a partitioned filter.
-    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, PartitionError> {
+    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, FilterProblem> {
         let got = bytes.len() as u64;
         let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {
-            Err(PartitionError::NotPartitioned { .. } | PartitionError::Block(BlockError::TooShort { .. })) => {
+            Err(FilterProblem::Field { .. } | FilterProblem::Block(BlockError::TooShort { .. })) => {
                 return Ok(None);
             }
             tail_bytes => tail_bytes?,
@@ -135,7 +135,7 @@ impl Container {
     }
 
     /// Checks every byte, and that the filter is bound to `file`.
-    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), PartitionError> {
+    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), FilterProblem> {
         let (expected, got) = (file, self.index.file());
         if expected != got {
             return Err(BlockError::FileMismatch { expected, got }.into());
@@ -158,14 +158,14 @@ impl Container {
 }
 
 /// Loads the top index at the end of a container, for any hash, file and parts of keys that the filter was built with.
-pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, PartitionError> {
+pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, FilterProblem> {
     let (mut hash, mut file) = (HashIdentity::default(), None);
     // The reader names the hash or file that it found instead of the expected one: try again with that.
     loop {
         match PartitionIndex::load(tail, context(hash, file)) {
             // Only if the two differ: otherwise, the same error would come back forever.
-            Err(PartitionError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
-            Err(PartitionError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
+            Err(FilterProblem::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
+            Err(FilterProblem::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
             index => return index,
         }
     }
@@ -287,16 +287,16 @@ impl PartitionFields {
 }
 
 /// Returns a partition's problem with its number, which the messages about damage already contain.
-fn named((number, problem): (u32, &PartitionError)) -> String {
+fn named((number, problem): (u32, &FilterProblem)) -> String {
     match problem {
-        PartitionError::Checksum { .. } | PartitionError::Length { .. } => problem.to_string(),
+        FilterProblem::PartitionChecksum { .. } => problem.to_string(),
         _ => format!("partition {number} of a filter: {problem}"),
     }
 }
 
 /// Returns the mean rate of all partitions, under the assumption that probed keys fall into partitions as stored keys
 /// do.
-fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]) -> f64 {
+fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, FilterProblem>]) -> f64 {
     let (mut filtered, mut positives) = (0, 0.0);
     for info in blocks.iter().flatten().map(FilterBlock::info) {
         filtered += info.keys;
@@ -312,12 +312,12 @@ fn lengths(index: &PartitionIndex) -> impl Iterator<Item = u64> {
     (0..index.partitions()).map(|number| index.block_range(number).map_or(0, |range| range.end - range.start))
 }
 
-fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, PartitionError>]) -> Vec<KindPartitions> {
+fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, FilterProblem>]) -> Vec<KindPartitions> {
     let mut kinds: Vec<KindPartitions> = Vec::new();
     for (block, bytes) in blocks.iter().zip(lengths(index)) {
         let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
             Ok(info) => (Choice::of_block(&info), info.keys),
-            Err(PartitionError::WithoutFilter) => (NO_FILTER, 0),
+            Err(FilterProblem::WithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
         // In order of first use: there are few kinds, so a linear search is enough.

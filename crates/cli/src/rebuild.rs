@@ -173,9 +173,8 @@ impl<'a> Rebuild<'a> {
                 problem
             }
         })?;
-        let reason =
-            built.filters().point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
-        ensure!(!built.filters().metadata().sections().is_empty(), "no filter: {reason}");
+        let reason = built.point_report.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
+        ensure!(!built.metadata().sections().is_empty(), "no filter: {reason}");
         // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
         let _writing = interrupt::writing();
         Replaces::SIDECAR.check(&sidecar_path(path))?;
@@ -183,7 +182,7 @@ impl<'a> Rebuild<'a> {
         let bytes = table.install_sidecar(&built, &writing)?.map_or(0, |(_, bytes)| bytes);
         // As passed: the library returns an absolute path.
         let policy = about;
-        Ok(Rebuilt { policy, ..Rebuilt::new(&sidecar_path(path), bytes, built.filters().point_report.as_ref()) })
+        Ok(Rebuilt { policy, ..Rebuilt::new(&sidecar_path(path), bytes, built.point_report.as_ref()) })
     }
 
     /// Opens the table at `path`. Fails if its readers could not use a new filter.

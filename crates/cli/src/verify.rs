@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
-use sstfilter_store::{FilterPart, FilterProblem, PartitionError, sidecar_path};
+use sstfilter_store::{FilterPart, FilterProblem, sidecar_path};
 use sstfilter_table::{FilterVerdict, Table, TableError, TableLocation, TablePart};
 
 use crate::files::{self, Found, Look};
@@ -196,7 +196,7 @@ impl FileVerdict {
         }
     }
 
-    fn verify_filters(&mut self, sidecar: &Sidecar) -> Result<(), PartitionError> {
+    fn verify_filters(&mut self, sidecar: &Sidecar) -> Result<(), FilterProblem> {
         if let Some(container) = sidecar.container()? {
             self.partitions = container.index.partitions().into();
             container.verify(Some(sidecar.metadata.file_id()))?;

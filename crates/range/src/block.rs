@@ -8,10 +8,10 @@ use sstfilter::{BlockError, FileId, HashIdentity, KeyHasher, KindId, MatchBitmap
 
 use super::context::RangeContext;
 use super::hashed::query::Hashing;
-use super::key_range::KeyRange;
 use super::params::{CodeMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
 use super::view::{self, Layout, View};
+use sstfilter::KeyRange;
 
 /// A range filter over any bytes: owned, borrowed, shared or mapped.
 ///

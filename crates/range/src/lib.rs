@@ -40,8 +40,6 @@ mod context;
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 mod hashed;
-#[deny(clippy::indexing_slicing)]
-mod key_head;
 mod key_range;
 mod lines;
 mod ordered;
@@ -57,29 +55,13 @@ mod vectors;
 mod view;
 mod window;
 
-#[doc(hidden)]
-pub mod internal {
-    //! Helpers for the packages above this one, which depend on exactly one release of it. They change without notice:
-    //! do not use them elsewhere.
-
-    /// Heads of sorted keys, which speed up the search for a key.
-    pub use crate::key_head::KeyHeads;
-    /// The prefix that sorted keys share, which heads omit.
-    pub use crate::key_head::SharedPrefix;
-    /// Length of the longest common prefix of two keys.
-    pub use crate::key_head::common_prefix;
-    /// A key's first eight bytes, as a number.
-    pub use crate::key_head::head;
-    /// The index of the first head that is not below a bound.
-    pub use crate::key_head::lower_bound;
-}
-
 pub use block::{RangeFilter, RangeInfo, RangeMap};
 pub use build::RangeBuilder;
 pub use context::RangeContext;
-pub use key_range::KeyRange;
 pub use plan::RangeUnits;
 pub use policy::RangePolicy;
+#[doc(no_inline)]
+pub use sstfilter::KeyRange;
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

@@ -4,10 +4,10 @@ use sstfilter::internal::code_line::{self, Portable, Query, Select};
 use sstfilter::internal::prefetch;
 
 use super::hashed::query::Hashing;
-use super::key_range::KeyRange;
 use super::lines::{Code, Lines, Lows};
 use super::ordered::{Segments, Spread};
 use super::params::{CodeMap, HashedMap, RangeShape, SEGMENT_BYTES};
+use sstfilter::KeyRange;
 
 /// The data that a query reads.
 #[derive(Clone, Copy, Debug)]

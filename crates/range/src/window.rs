@@ -2,7 +2,7 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
-use crate::key_head::head;
+use sstfilter::internal::key_head::head;
 
 /// Bytes in a window.
 pub(super) const WINDOW_BYTES: usize = 16;

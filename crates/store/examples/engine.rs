@@ -112,7 +112,7 @@ impl Table {
         let described = newer.or_else(|_| FilterMetadata::decode(&encoded).map(|metadata| (metadata, own.clone())));
         let (filters, filter_bytes) = match described {
             Ok((metadata, bytes)) => (store.open(metadata, bytes.clone()), bytes),
-            Err(_) => (store.open_unfiltered(..), own), // A candidate for every key, so no key is lost.
+            Err(_) => (store.open_without_description(..), own), // A candidate for every key, so no key is lost.
         };
         Ok(Self { id, identity, file, entries, index, filters, filter_bytes })
     }
@@ -302,8 +302,9 @@ impl Engine {
         Ok(None)
     }
 
-    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_to_be_read`]. It collects
-    /// the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one lookup.
+    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_without_source`]. It
+    /// collects the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one
+    /// lookup.
     fn get_without_waiting(&self, key: &[u8]) -> io::Result<Option<u64>> {
         let has_key = |table: &&Arc<Table>| {
             table.filters.metadata().key_bounds().is_none_or(|(first, last)| (first..=last).contains(&key))
@@ -363,7 +364,7 @@ impl Engine {
         let store = self.store.clone().with_policy(Arc::new(policy));
         let mut builder = store.sidecar_builder(&old.identity).with_level(level);
         old.entries_from(Bytes::new()).try_for_each(|entry| entry.map(|(key, _)| builder.add_key(&key)))?;
-        let sidecar = builder.finish().seal().ok_or("the policy wants no filter")?;
+        let sidecar = builder.finish().seal_sidecar().ok_or("the policy wants no filter")?;
         fs::write(sidecar_path(&old.file.path), sidecar)?;
         self.apply(ViewEdit::new().replace(level, old, Arc::new(Table::open(&self.directory, old.id, &self.store)?)))
     }
@@ -443,7 +444,7 @@ fn main() -> Fallible<()> {
     let mut edit = ViewEdit::new();
     for (level, table) in tables(&engine.view) {
         let mut unread = Table::open(directory.path(), table.id, &store)?;
-        unread.filters = store.open_to_be_read(table.filters.metadata().clone());
+        unread.filters = store.open_without_source(table.filters.metadata().clone());
         edit = edit.replace(level, table, Arc::new(unread));
     }
     engine.view = engine.view.edited(edit)?;

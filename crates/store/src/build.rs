@@ -1,6 +1,5 @@
 //! Builds all filters of one file from its keys.
 
-use core::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -10,16 +9,18 @@ use sstfilter::{
     BlockBuilder, BlockError, BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, FileId,
     KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId, LoadContext,
 };
-use sstfilter_range::{RangeBuilder, RangePolicy};
 
 use super::budget::FilterBudget;
 use super::config::Config;
+use super::error::FilterProblem;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
-use super::partition::{PartitionError, PartitionIndex, PartitionedBuilder};
+use super::partition::{PartitionIndex, PartitionedBuilder};
 use super::sidecar;
-use crate::checked::{checked, refused};
+use super::source::FilterSource;
+use crate::checked::{checked, dropped};
 use crate::codec::{LINE_BYTES, checksum_without_last};
+use crate::ranges::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
 ///
@@ -33,11 +34,11 @@ use crate::codec::{LINE_BYTES, checksum_without_last};
 /// Call the `with_*` methods before the first key; later calls have no effect.
 #[derive(Debug)]
 #[must_use]
-pub struct FileFilterBuilder<T = ()> {
+pub struct FileFilterBuilder {
     config: Arc<Config>,
     file: FileId,
     /// The existing table, if the filters are for its sidecar.
-    table: T,
+    table: Option<TableIdentity>,
     context: BuildContext,
     keeps_hashes: bool,
     /// Created with the first key, when the engine has made all its settings.
@@ -87,22 +88,11 @@ pub struct BuiltFilters {
     /// In the order of the sections.
     filters: Vec<Bytes>,
     hashes: Option<Vec<KeyHash>>,
+    table: Option<TableIdentity>,
 }
 
-/// Builds new filters for an existing table, as a [`FileFilterBuilder`] does for a new file. Add all of the table's
-/// keys, deleted keys too, and all of its range tombstones: the sidecar replaces the table's own description. Nothing
-/// notices a forgotten tombstone, and the keys that it deletes come back.
-pub type SidecarBuilder = FileFilterBuilder<TableIdentity>;
-
-/// The finished filters of a [sidecar](super::FilterStore::sidecar_builder).
-#[derive(Clone, Debug)]
-pub struct BuiltSidecar {
-    filters: BuiltFilters,
-    table: TableIdentity,
-}
-
-impl<T> FileFilterBuilder<T> {
-    pub(super) fn new(config: Arc<Config>, file: FileId, table: T) -> Self {
+impl FileFilterBuilder {
+    pub(super) fn new(config: Arc<Config>, file: FileId, table: Option<TableIdentity>) -> Self {
         let filters = &config.reader.filters;
         // Without extractors that a filter cannot name.
         let mut context = filters.build_context(file).with_key_parts(filters.key_parts().without(&[]));
@@ -195,20 +185,6 @@ impl<T> FileFilterBuilder<T> {
         self.started.as_ref().map_or(0, |started| started.estimated_bytes())
     }
 
-    fn built(self) -> (BuiltFilters, T) {
-        let is_interrupted = self.interruption.has_happened();
-        let Self { config, context, started, table, .. } = self;
-        let mut started = started.unwrap_or_else(|| Box::new(Started::new(&config, context)));
-        if is_interrupted {
-            // The policy panicked before the key or range tombstone of that call reached the bounds.
-            started.metadata.bounds = KeyBounds::Unknown;
-            started.interruption.enter();
-        }
-        (started.finish(), table)
-    }
-}
-
-impl FileFilterBuilder {
     /// Keeps the hashes of the keys for a file map ([`BuiltFilters::take_hashes`]), at 8 bytes each.
     pub fn keep_hashes(self) -> Self {
         Self { keeps_hashes: true, ..self }
@@ -217,16 +193,15 @@ impl FileFilterBuilder {
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
-        self.built().0
-    }
-}
-
-impl SidecarBuilder {
-    /// Builds the filters.
-    #[must_use]
-    pub fn finish(self) -> BuiltSidecar {
-        let (filters, table) = self.built();
-        BuiltSidecar { filters, table }
+        let is_interrupted = self.interruption.has_happened();
+        let Self { config, context, started, table, .. } = self;
+        let mut started = started.unwrap_or_else(|| Box::new(Started::new(&config, context)));
+        if is_interrupted {
+            // The policy panicked before the key or range tombstone of that call reached the bounds.
+            started.metadata.bounds = KeyBounds::Unknown;
+            started.interruption.enter();
+        }
+        BuiltFilters { table, ..started.finish() }
     }
 }
 
@@ -357,17 +332,14 @@ impl Started {
     fn holds_known_keys(&self, container: &Bytes) -> bool {
         let known = self.metadata.known_keys();
         let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.metadata.file);
+        let part = |range| container.read(range).unwrap_or_default();
+        let end = container.len() as u64;
         let checked = PartitionIndex::tail_bytes(container).and_then(|tail_bytes| {
-            let index_at = (container.len() as u64).saturating_sub(tail_bytes);
-            let part = |place: Range<u64>| {
-                let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-                container.get(start..end).unwrap_or_default()
-            };
-            let tail = part(index_at..container.len() as u64);
-            let index = PartitionIndex::load(tail, context.with_known_keys(&known))?;
+            let tail = part(end.saturating_sub(tail_bytes)..end);
+            let index = PartitionIndex::load(&tail, context.with_known_keys(&known))?;
             index.check_known_keys(|number| index.block_range(number).map(part))
         });
-        !matches!(checked, Err(PartitionError::Block(BlockError::KnownKeyAbsent { .. })))
+        !matches!(checked, Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. })))
     }
 
     fn finish(mut self) -> BuiltFilters {
@@ -398,9 +370,10 @@ impl Started {
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
         let Self { metadata, parts, ranges, hashes, .. } = self;
         let hashes = hashes.filter(|_| is_whole);
-        let mut built = BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new(), hashes };
+        let mut built =
+            BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new(), hashes, table: None };
         if let Some((part, filter)) = points {
-            let filter = if holds_known_keys { filter } else { refused(filter) };
+            let filter = if holds_known_keys { filter } else { dropped(filter) };
             // The description must not promise parts that the filter lacks: readers would probe for them.
             let held = parts.without(&filter.report.unstable_extractors);
             built.point_report = Some(built.add(part, filter, is_sound));
@@ -493,31 +466,19 @@ impl BuiltFilters {
         }
         (bytes.into(), metadata)
     }
-}
 
-impl BuiltSidecar {
-    /// Returns the filters.
+    /// Returns the table for whose [sidecar](super::FilterStore::sidecar_builder) the filters were built.
     #[must_use]
-    pub const fn filters(&self) -> &BuiltFilters {
-        &self.filters
+    pub const fn table(&self) -> Option<TableIdentity> {
+        self.table
     }
 
-    /// Returns the table whose keys they contain.
+    /// Returns the bytes of a sidecar, a file beside the table; `None` if there are no filters, or they were not built
+    /// for a sidecar.
     #[must_use]
-    pub const fn table(&self) -> &TableIdentity {
-        &self.table
-    }
-
-    /// Takes over a range filter, as [`BuiltFilters::with_ranges_of`].
-    #[must_use]
-    pub fn with_ranges_of(self, metadata: &FilterMetadata, block: Bytes) -> Self {
-        Self { filters: self.filters.with_ranges_of(metadata, block), ..self }
-    }
-
-    /// Returns the bytes of the sidecar, a file beside the table; `None` if there are no filters.
-    #[must_use]
-    pub fn seal(self) -> Option<Bytes> {
-        let (filters, metadata) = self.filters.seal();
-        if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, &self.table) }
+    pub fn seal_sidecar(self) -> Option<Bytes> {
+        let table = self.table?;
+        let (filters, metadata) = self.seal();
+        if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, &table) }
     }
 }

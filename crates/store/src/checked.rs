@@ -13,11 +13,11 @@ pub(crate) fn checked(filter: BuiltFilter, parts: &KeyParts, identity: BlockIden
         Some(block) => Trailer::decode(block)
             .is_ok_and(|trailer| trailer.identity == identity && trailer.held_parts(block).field() == held),
     };
-    if is_as_requested { filter } else { refused(filter) }
+    if is_as_requested { filter } else { dropped(filter) }
 }
 
 /// Drops a filter that does not match the request.
-pub(crate) fn refused(BuiltFilter { mut report, .. }: BuiltFilter) -> BuiltFilter {
+pub(crate) fn dropped(BuiltFilter { mut report, .. }: BuiltFilter) -> BuiltFilter {
     report.reason = FallbackReason::ConstructionFailed;
     (report.used, report.block_bytes, report.expected_fpr) = (None, 0, 1.0);
     BuiltFilter::new(None, report)

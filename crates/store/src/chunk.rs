@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::KeyHash;
+use sstfilter::internal::key_head::{SharedPrefix, lower_bound};
 use sstfilter::internal::{FilterGroup, PreparedKey, bits_of, prefetch};
-use sstfilter_map::{KeyWrites, Writes};
-use sstfilter_range::internal::{SharedPrefix, lower_bound};
 
 use super::config::Config;
 use super::counts::ChunkCounts;
@@ -15,6 +14,7 @@ use super::file::FileFilters;
 use super::metadata::KeyBounds;
 use super::reader::SharedParts;
 use super::state::FileState;
+use super::writes::{KeyWrites, Writes};
 
 /// A prefix, and the head of a key after it; `None` for a key that does not begin with it.
 pub(super) type PrefixedHead<'a> = Option<(&'a Arc<SharedPrefix>, Option<u64>)>;
@@ -44,7 +44,7 @@ pub(super) struct ChunkCore {
     pub(super) files: Box<[Arc<FileState>]>,
     pub(super) bounds: HeadsOfBounds,
     /// Files with range tombstones or unknown bounds, which are tested one by one.
-    pub(super) special: u64,
+    pub(super) without_heads: u64,
     /// The writes for which maps may exclude the files; empty if there are none.
     writes: Box<[Option<Writes>]>,
     /// `None` if a key is within the bounds of at most one file.
@@ -61,7 +61,7 @@ pub(super) struct Group {
     parts: Vec<(SharedParts, u64)>,
     /// Files whose filters are not in the group: a budget decides how much of them is in memory, or another store
     /// opened them. They are probed when a lookup reaches them.
-    pub(super) alone: u64,
+    pub(super) ungrouped: u64,
     pub(super) counts: Arc<ChunkCounts>,
 }
 
@@ -69,7 +69,7 @@ impl Group {
     /// Groups the filters of `files` for which the store of `config` computes the probes.
     fn new(files: &[Arc<FileState>], config: &Config) -> Self {
         let mut groups = Vec::new();
-        let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
+        let (mut parts, mut ungrouped, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
         for (place, file) in files.iter().enumerate() {
             // A file with range tombstones must also be read for keys that its filter excludes.
             let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
@@ -85,7 +85,7 @@ impl Group {
                     }
                 }
                 None => match &file.points {
-                    Ok(_) => alone |= bit,
+                    Ok(_) => ungrouped |= bit,
                     Err(Some(_)) => unusable |= bit,
                     Err(None) => {}
                 },
@@ -98,7 +98,7 @@ impl Group {
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
-        Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
+        Self { filters, one_part, parts, ungrouped, counts: Arc::new(counts) }
     }
 
     /// Returns those of the files in `which` whose filters may contain the key, by all hashes that follow from the
@@ -163,8 +163,7 @@ impl<F> Chunk<F> {
 }
 
 /// When a file joined its level: the greater, the newer. Files in the order of their keys have none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Age(pub(super) u64);
+pub(super) type Age = u64;
 
 /// A file of the engine with its state and its age, which is that of a file it replaced.
 pub(super) struct Member<F> {
@@ -186,11 +185,11 @@ impl ChunkCore {
         prefix: &Arc<SharedPrefix>,
         config: Option<&Config>,
     ) -> Self {
-        let is_special = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
-        let all = files.iter().enumerate().filter(|(_, file)| is_special(file));
-        let special = all.fold(0, |special, (place, _)| special | 1 << place);
+        let has_no_heads = |file: &FileState| file.has_range_tombstones || file.metadata.bounds == KeyBounds::Unknown;
+        let all = files.iter().enumerate().filter(|(_, file)| has_no_heads(file));
+        let without_heads = all.fold(0, |without_heads, (place, _)| without_heads | 1 << place);
         let span = |(place, file): (usize, &Arc<FileState>)| {
-            let [smallest, largest] = file.metadata.bounds.keys().filter(|_| special >> place & 1 == 0)?;
+            let [smallest, largest] = file.metadata.bounds.keys().filter(|_| without_heads >> place & 1 == 0)?;
             let heads = prefix.head(smallest).zip(prefix.head(largest));
             // All keys of the level begin with the prefix.
             Some(heads.unwrap_or((0, u64::MAX)))
@@ -201,7 +200,7 @@ impl ChunkCore {
         if let Some(group) = &group {
             files.iter().enumerate().for_each(|(place, file)| file.enter(&group.counts, place));
         }
-        Self { files, bounds, special, writes, group }
+        Self { files, bounds, without_heads, writes, group }
     }
 
     /// Prefetches the list of files, which is read after the heads of their bounds.

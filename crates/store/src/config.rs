@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sstfilter_range::RangePolicy;
-
 use super::budget::FilterBudget;
 use super::error::FilterProblem;
 use super::partition::PartitionOptions;
+use super::ranges::RangePolicy;
 use super::reader::Reader;
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ use core::fmt;
 use sstfilter::{BlockError, HashIdentity};
 
 use super::identity::TableIdentity;
-use super::partition::PartitionError;
 
 /// The reason why a filter is not used, or a description of filters is not accepted. For reads, every variant means
 /// "may be present".
@@ -48,14 +47,6 @@ pub enum FilterProblem {
         /// The value found.
         got: String,
     },
-    /// The filter holds no part of keys that the store probes for, or the ranges of a range filter lie within prefixes
-    /// of another extractor.
-    Parts {
-        /// The parts that the store probes for.
-        expected: String,
-        /// The parts that the filter holds.
-        got: String,
-    },
     /// The sidecar belongs to another table, or to an earlier table of the same name: replace or delete it.
     OtherTable {
         /// The table that the sidecar was opened for.
@@ -63,10 +54,25 @@ pub enum FilterProblem {
         /// The table that the sidecar was written for.
         got: TableIdentity,
     },
-    /// An error of the filter block.
+    /// An error of the filter block, or of the end of a container.
     Block(BlockError),
-    /// An error of the partitioned filter.
-    Partition(PartitionError),
+    /// The bytes of a partition are not those in the top index: they are damaged, or from another place, file or write.
+    PartitionChecksum {
+        /// The partition.
+        number: u32,
+        /// The checksum in the top index.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The partition has no filter: its policy wanted none, or none could be built.
+    WithoutFilter,
+    /// Known keys were passed, and not all partitions that must hold one have been read: see
+    /// [`PartitionIndex::check_known_keys`](crate::PartitionIndex::check_known_keys).
+    KnownKeysUnchecked {
+        /// The first partition that must hold a known key.
+        partition: u32,
+    },
     /// The hash or an extractor of the store returns other values for keys of a file than when its filters were built,
     /// under the same identity or name. The store then uses none of its filters.
     ReaderChanged {
@@ -86,11 +92,9 @@ impl From<BlockError> for FilterProblem {
     }
 }
 
-impl From<PartitionError> for FilterProblem {
-    fn from(error: PartitionError) -> Self {
-        // Unwrapped, so that an error of a block has one form with and without partitions.
-        if let PartitionError::Block(error) = error { Self::Block(error) } else { Self::Partition(error) }
-    }
+/// Returns the problem of a field that has another value.
+pub(crate) fn wrong_field(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
+    FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
 impl FilterProblem {
@@ -99,8 +103,8 @@ impl FilterProblem {
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self {
-            Self::Parts { .. } | Self::ReaderChanged { .. } => true,
-            Self::Block(error) | Self::Partition(PartitionError::Block(error)) => {
+            Self::ReaderChanged { .. } => true,
+            Self::Block(error) => {
                 matches!(error, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. })
             }
             _ => false,
@@ -112,7 +116,7 @@ impl FilterProblem {
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Version { .. } => true,
-            Self::Block(error) | Self::Partition(PartitionError::Block(error)) => matches!(
+            Self::Block(error) => matches!(
                 error,
                 BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }
             ),
@@ -134,9 +138,6 @@ impl fmt::Display for FilterProblem {
                 write!(f, "length of a {what}: expected {expected} bytes, got {got}")
             }
             Self::Field { what, expected, got } => write!(f, "{what}: expected {expected}, got {got}"),
-            Self::Parts { expected, got } => {
-                write!(f, "filter of other parts of keys: expected one of {expected}, got {got}")
-            }
             Self::OtherTable { expected, got } => {
                 write!(
                     f,
@@ -145,7 +146,17 @@ impl fmt::Display for FilterProblem {
                 )
             }
             Self::Block(error) => error.fmt(f),
-            Self::Partition(error) => error.fmt(f),
+            Self::PartitionChecksum { number, expected, got } => write!(
+                f,
+                "partition {number} of a filter is damaged or foreign: expected checksum {expected:#010x} by the top \
+                 index, got {got:#010x}"
+            ),
+            Self::WithoutFilter => f.write_str("no filter to probe: the partition was written without one"),
+            Self::KnownKeysUnchecked { partition } => write!(
+                f,
+                "known keys: expected all partitions that must hold one to be read first \
+                 (PartitionIndex::check_known_keys), got partition {partition} unread"
+            ),
             Self::ReaderChanged { hash } => write!(
                 f,
                 "filters built with another hash of the same identity ({hash}), or with another extractor of the same \
@@ -158,4 +169,9 @@ impl fmt::Display for FilterProblem {
     }
 }
 
-impl core::error::Error for FilterProblem {}
+impl core::error::Error for FilterProblem {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        // The message is already that of the block.
+        if let Self::Block(error) = self { error.source() } else { None }
+    }
+}

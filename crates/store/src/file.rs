@@ -6,19 +6,18 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{FilterBlock, LookupOutcome, Probe};
-use sstfilter_map::{FileWrites, Writes};
-use sstfilter_range::{KeyRange, RangeFilter};
+use sstfilter::{FilterBlock, KeyRange, LookupOutcome, Probe};
 
-use super::budget::{self, File, FilterResidency, Held, POINTS, RANGES};
+use super::budget::{self, File, FilterResidency, POINTS};
 use super::config::Config;
 use super::error::FilterProblem;
 use super::metadata::FilterMetadata;
 use super::partition::PartitionIndex;
-use super::read::FilterRead;
+use super::read::PendingRead;
 use super::source::FilterSource;
 use super::state::{Answer, FileState, Usable};
 use super::stats::FileStats;
+use super::writes::{self, FileWrites, Writes};
 
 /// The filters of one open file, with its counts. Threads share it by reference; dropping it frees its memory.
 ///
@@ -31,7 +30,7 @@ pub struct FileFilters {
     /// One more than its number in the budget's registry; `None` for a file without filters.
     slot: Option<NonZeroU64>,
     /// The writes of its entries. Behind a pointer, because few engines state them.
-    writes: Option<Box<FileWrites>>,
+    pub(super) writes: Option<Box<FileWrites>>,
 }
 
 impl FileFilters {
@@ -53,30 +52,11 @@ impl FileFilters {
         file
     }
 
-    /// States which flushes wrote the file's entries. A view with maps of writes skips the file if none of them wrote
-    /// the key.
-    ///
-    /// The value comes from a constructor of [`FileWrites`] that is named for the file's origin, from
-    /// [`OutputWrites`](sstfilter_map::OutputWrites) for the output of a compaction, or, when the store is opened, from
-    /// the manifest. Files with range tombstones are never excluded, nor are those that were opened [without a
-    /// description](super::FilterStore::open_unfiltered).
-    #[must_use]
-    pub fn with_writes(mut self, writes: FileWrites) -> Self {
-        self.writes = Some(Box::new(writes));
-        self
-    }
-
-    /// Returns which flushes wrote the file's entries; [`FileWrites::UNKNOWN`] if that was not stated.
-    #[must_use]
-    pub fn writes(&self) -> FileWrites {
-        self.writes.as_deref().copied().unwrap_or(FileWrites::UNKNOWN)
-    }
-
     /// Returns the writes for which maps may exclude the file: none if it has range tombstones, which delete keys that
     /// no map has, or no description, which would tell.
     pub(super) fn writes_in_maps(&self) -> Option<Writes> {
-        let writes = self.writes.as_deref()?.writes();
-        Some(writes).filter(|writes| *writes != Writes::ALL && self.state.id_in_maps().is_some())
+        let writes = writes::in_maps(self.writes.as_deref()?)?;
+        self.state.id_in_maps().map(|_| writes)
     }
 
     /// Returns the description that the file was opened with.
@@ -137,7 +117,7 @@ impl FileFilters {
     /// Returns the next read for a lookup of `key`; `None` if there is none, or another lookup is already loading the
     /// filter.
     #[must_use]
-    pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
+    pub fn read_for(&self, key: &[u8]) -> Option<PendingRead> {
         self.state.read_for_key(key)
     }
 
@@ -179,13 +159,11 @@ impl FileFilters {
     }
 
     /// Returns the range filter, if it is in memory.
+    #[cfg(feature = "ranges")]
     #[must_use]
-    pub fn range_filter(&self) -> Option<RangeFilter<Bytes>> {
-        let held = self.state.units.unit(RANGES)?.held();
-        match held.as_deref() {
-            Some(Held::Block(held)) => held.filter.ranges().cloned(),
-            _ => None,
-        }
+    pub fn range_filter(&self) -> Option<sstfilter_range::RangeFilter<Bytes>> {
+        let held = self.state.units.unit(super::budget::RANGES)?.held();
+        held.as_deref()?.ranges().cloned()
     }
 
     /// Returns the top index of a partitioned filter, once it has been read.

@@ -3,11 +3,10 @@
 use core::ops::Bound;
 use std::sync::Arc;
 
-use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor};
-use sstfilter_range::{KeyRange, RangePolicy};
+use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor, KeyRange};
 
 use super::budget::FilterBudget;
-use super::build::{FileFilterBuilder, SidecarBuilder};
+use super::build::FileFilterBuilder;
 use super::config::Config;
 use super::error::FilterProblem;
 use super::file::FileFilters;
@@ -113,8 +112,9 @@ impl FilterStore {
     }
 
     /// Writes range filters as well.
+    #[cfg(feature = "ranges")]
     #[must_use]
-    pub fn with_range_filters(self, policy: RangePolicy) -> Self {
+    pub fn with_range_filters(self, policy: sstfilter_range::RangePolicy) -> Self {
         let store = match policy.extractor() {
             Some(extractor) => self.with_range_extractor(extractor.clone()),
             None => self,
@@ -165,13 +165,16 @@ impl FilterStore {
     /// Returns a builder for the filters of a file that is to be written. They are bound to `file`: an id that no other
     /// contents ever have, such as the one from [`FileId::random`].
     pub fn builder(&self, file: FileId) -> FileFilterBuilder {
-        FileFilterBuilder::new(self.config.clone(), file, ())
+        FileFilterBuilder::new(self.config.clone(), file, None)
     }
 
     /// Returns a builder for the [sidecar](super::sidecar_path) of an existing table, whose filters are bound to the id
     /// in its identity. So maps that cover the table still do, and a lookup with another id finds no filter.
-    pub fn sidecar_builder(&self, table: &TableIdentity) -> SidecarBuilder {
-        FileFilterBuilder::new(self.config.clone(), table.file, *table)
+    ///
+    /// Add all of the table's keys, deleted keys too, and all of its range tombstones: the sidecar replaces the table's
+    /// own description. Nothing notices a forgotten tombstone, and the keys that it deletes come back.
+    pub fn sidecar_builder(&self, table: &TableIdentity) -> FileFilterBuilder {
+        FileFilterBuilder::new(self.config.clone(), table.file, Some(*table))
     }
 
     /// Opens a file's filters; `source` reads their bytes. This never fails: a filter that is damaged, or belongs to
@@ -195,7 +198,7 @@ impl FilterStore {
     /// Opens a file's filters for an engine that does its own reads. Lookups say [what they still
     /// need](super::Candidates::reads); until they have it, the file is a candidate.
     #[must_use]
-    pub fn open_to_be_read(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
+    pub fn open_without_source(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
         FileFilters::open(&self.config, metadata.into(), None)
     }
 
@@ -206,7 +209,7 @@ impl FilterStore {
     /// overlaps its neighbours, and returns it before them: its range tombstones must not reach into them. They do not
     /// if the file was added with its description before.
     #[must_use]
-    pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
+    pub fn open_without_description<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         let keys = keys.into();
         let mut metadata = FilterMetadata::without_filters(self.filters().hasher().identity(), keys.into());
         if let (Bound::Excluded(_), KeyBounds::Keys(_)) = (keys.upper, &metadata.bounds) {

@@ -45,7 +45,7 @@
 //! # Reading
 //!
 //! Filter bytes come from a [`FilterSource`], which lookups call. An engine whose lookups must not wait uses
-//! [`FilterRead`] instead: it says which bytes are needed, and continues when the engine passes them.
+//! [`PendingRead`] instead: it says which bytes are needed, and continues when the engine passes them.
 //!
 //! A panic in the engine's code (hash, extractor, source) propagates to the caller of the lookup and ends that lookup:
 //! drop it, and begin another one.
@@ -96,6 +96,8 @@ mod lookup;
 mod metadata;
 mod partition;
 mod probe;
+#[cfg_attr(not(feature = "ranges"), path = "no_ranges.rs")]
+mod ranges;
 mod read;
 pub(crate) mod reader;
 mod sidecar;
@@ -108,12 +110,14 @@ mod stats;
 mod vectors;
 mod verify;
 mod view;
+#[cfg_attr(not(feature = "maps"), path = "no_writes.rs")]
+mod writes;
 
 /// The package of `Bytes`, which filter bytes are.
 pub use bytes;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
-pub use build::{BuiltFilters, BuiltSidecar, FileFilterBuilder, SidecarBuilder};
+pub use build::{BuiltFilters, FileFilterBuilder};
 pub use error::FilterProblem;
 pub use file::FileFilters;
 pub use filter_store::FilterStore;
@@ -121,12 +125,16 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
-pub use partition::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
-pub use read::FilterRead;
+pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+pub use read::PendingRead;
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
-pub use stats::{FileStats, MapStats};
-pub use view::{FilterView, MapPolicy, MapReason, ViewEdit, ViewError};
+pub use stats::FileStats;
+#[cfg(feature = "maps")]
+pub use stats::MapStats;
+pub use view::{FilterView, ViewEdit, ViewError};
+#[cfg(feature = "maps")]
+pub use view::{MapPolicy, MapReason};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

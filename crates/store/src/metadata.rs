@@ -44,11 +44,11 @@ use core::ops::{Bound, Range};
 
 use bytes::BufMut;
 use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
+use sstfilter::KeyRange;
 use sstfilter::internal::Fields;
 use sstfilter::{FileId, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId};
-use sstfilter_range::KeyRange;
 
-use super::error::FilterProblem;
+use super::error::{FilterProblem, wrong_field};
 use crate::codec::{Cursor, checksum_without_last, compare, put_item};
 
 const MAGIC: [u8; 4] = *b"SFMD";
@@ -229,9 +229,7 @@ impl KeyBounds {
     /// Returns whether a key in `range` may lie within the bounds.
     pub(crate) fn overlap(&self, range: KeyRange<'_>) -> bool {
         let Self::Keys([smallest, largest]) = self else { return *self == Self::Unknown && !range.is_empty() };
-        let from_smallest = KeyRange { lower: Included(smallest), ..range };
-        let to_largest = KeyRange { upper: Included(largest), ..range };
-        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
+        overlap(range, KeyRange { lower: Included(smallest), upper: Included(largest) })
     }
 }
 
@@ -251,6 +249,12 @@ impl From<KeyRange<'_>> for KeyBounds {
             _ => Self::Unknown,
         }
     }
+}
+
+/// Returns whether a key may be in both ranges, of which the second is not empty.
+fn overlap(one: KeyRange<'_>, other: KeyRange<'_>) -> bool {
+    let [above, below] = [KeyRange { lower: other.lower, ..one }, KeyRange { upper: other.upper, ..one }];
+    [one, above, below].iter().all(|range| !range.is_empty())
 }
 
 /// Returns the check of a hash: the checksum of the hashes of the known keys.
@@ -352,7 +356,7 @@ impl FilterMetadata {
     /// # Errors
     ///
     /// [`FilterProblem`] if the bytes are damaged, of a later version, or contradict each other. Open the file [without
-    /// filters](super::FilterStore::open_unfiltered) then.
+    /// filters](super::FilterStore::open_without_description) then.
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
         // The magic bytes come first: foreign bytes are not damage.
@@ -380,10 +384,14 @@ impl FilterMetadata {
         // A later release may lengthen the header, so the fields begin where it says.
         let mut rest =
             Cursor(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
-                refused("header bytes of a description of filters", "44 or more, and not beyond its end", &header_bytes)
+                wrong_field(
+                    "header bytes of a description of filters",
+                    "44 or more, and not beyond its end",
+                    &header_bytes,
+                )
             })?);
         let decoded = Self::decode_fields(header, &mut rest).filter(|_| rest.0.is_empty());
-        decoded.ok_or_else(|| refused(WHAT, FIELDS, &format!("others before byte {}", bytes.len() - rest.0.len())))
+        decoded.ok_or_else(|| wrong_field(WHAT, FIELDS, &format!("others before byte {}", bytes.len() - rest.0.len())))
     }
 
     /// Returns `None` for fields that no writer writes, or that end outside of the bytes.
@@ -504,10 +512,8 @@ impl FilterMetadata {
 
     /// Returns whether a range tombstone may delete a key of the range.
     pub(crate) fn deletes_in(&self, range: KeyRange<'_>) -> bool {
-        let Some([start, end]) = self.deleted() else { return false };
-        let from_start = KeyRange { lower: Included(start), ..range };
-        let to_end = KeyRange { upper: Excluded(end), ..range };
-        !range.is_empty() && !from_start.is_empty() && !to_end.is_empty()
+        let deleted = |[start, end]: [_; 2]| KeyRange { lower: Included(start), upper: Excluded(end) };
+        self.deleted().is_some_and(|span| overlap(range, deleted(span)))
     }
 
     /// Returns the section of the point filter.
@@ -536,14 +542,10 @@ fn too_short(bytes: &[u8]) -> FilterProblem {
 fn header_of(covered: &[u8]) -> Result<Header<'_>, FilterProblem> {
     match covered.first_chunk() {
         Some(&magic) if magic != MAGIC => {
-            Err(refused("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
+            Err(wrong_field("magic bytes of a description of filters", "SFMD", &magic.escape_ascii()))
         }
         _ => Cursor(covered).fields().ok_or_else(|| too_short(covered)),
     }
-}
-
-pub(super) fn refused(what: &'static str, expected: &'static str, got: &impl ToString) -> FilterProblem {
-    FilterProblem::Field { what, expected, got: got.to_string() }
 }
 
 /// Reads an extractor's name and its check.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::internal::prefetch;
 use sstfilter::{FilterBlock, KeyHash, Probe};
-use sstfilter_range::KeyRange;
 
 use super::budget::{Held, Matching, POINTS, RANGES, Unit};
 use super::metadata::FilterPart;
@@ -73,25 +73,21 @@ impl FileState {
             Ok(index) => index,
             Err(answer) => return answer,
         };
-        match index {
-            None => self.probe_points(POINTS, hashes),
-            Some(index) if index.cut() == PartitionCut::KeyRange => {
-                let number = hashes.first().map_or(0, |&hash| index.locate_hash(key, hash).0);
-                self.probe_points(number + POINTS, hashes)
-            }
-            Some(index) => {
-                // Each hash has its own partition.
-                let mut answer = Answer::of(Probe::Unusable);
-                for &hash in hashes {
-                    let (number, hash) = index.locate_hash(key, hash);
-                    answer = self.probe_points(number + POINTS, &[hash]);
-                    if answer.probe.is_absent() {
-                        break;
-                    }
-                }
-                answer
+        let place = |hash| index.map_or((0, hash), |index| index.locate_hash(key, hash));
+        if let Some(first) = hashes.first().filter(|_| index.is_none_or(|index| index.cut() == PartitionCut::KeyRange))
+        {
+            return self.probe_points(place(*first).0 + POINTS, hashes);
+        }
+        // Each hash has its own partition.
+        let mut answer = Answer::of(Probe::Unusable);
+        for &hash in hashes {
+            let (number, hash) = place(hash);
+            answer = self.probe_points(number + POINTS, &[hash]);
+            if answer.probe.is_absent() {
+                break;
             }
         }
+        answer
     }
 
     /// Returns the answer if a filter cannot be probed: there is none, which is not counted, or it is not used.
@@ -234,9 +230,9 @@ impl FileState {
     /// is in memory and knows better. `None` if the file has no such key.
     pub(super) fn seek_hint(&self, start: &[u8]) -> Option<Vec<u8>> {
         let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.get().is_none());
-        match held.as_ref().and_then(|held| held.as_deref()) {
-            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.seek_hint(start),
-            _ => Some(start.to_vec()),
+        match held.as_ref().and_then(|held| held.as_deref()?.ranges()) {
+            Some(filter) => filter.seek_hint(start),
+            None => Some(start.to_vec()),
         }
     }
 }

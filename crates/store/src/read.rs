@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{BlockError, FilterBlock, LoadContext};
-use sstfilter_range::{RangeContext, RangeFilter};
 
-use super::budget::{Held, HeldFilter, Matching, POINTS, Place, RANGES};
+use super::budget::{Held, HeldFilter, Matching, POINTS, RANGES, Reservation};
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
+use super::ranges;
 use super::source::FilterSource;
 use super::state::FileState;
 
@@ -22,7 +22,7 @@ use super::state::FileState;
 /// It owns everything it needs, and may outlive the lookup, the view and the file. While it exists, memory for its
 /// filter is reserved, and no other lookup requests the same bytes.
 #[must_use = "no other lookup can load this filter while this exists"]
-pub struct FilterRead {
+pub struct PendingRead {
     file: Arc<FileState>,
     range: Range<u64>,
     step: Option<Step>,
@@ -32,10 +32,10 @@ enum Step {
     /// The top index of a partitioned filter.
     Index,
     /// The unit of this number, and the memory for it.
-    Unit(u32, Place),
+    Unit(u32, Reservation),
 }
 
-impl FilterRead {
+impl PendingRead {
     /// Returns the range of the bytes, counted from the first of the file's filter bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
@@ -66,8 +66,8 @@ impl FilterRead {
                 let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
                 let unit = self.file.units.unit(number)?;
                 // Taken after the load: if that panics, `drop` still sees the step.
-                let Some(Step::Unit(_, place)) = self.step.take() else { return None };
-                return self.file.pool().complete(unit, place, loaded, may_match);
+                let Some(Step::Unit(_, reservation)) = self.step.take() else { return None };
+                return self.file.pool().complete(unit, reservation, loaded, may_match);
             }
             Step::Index => {
                 let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
@@ -83,15 +83,15 @@ impl FilterRead {
     }
 }
 
-impl Drop for FilterRead {
+impl Drop for PendingRead {
     fn drop(&mut self) {
         // A dropped read is retried at once; one that panicked only after the usual pause.
         let panicked = || FilterProblem::Unreadable { reason: "the engine's code panicked".into() };
         let problem = std::thread::panicking().then(panicked);
         match self.step.take() {
-            Some(Step::Unit(number, place)) => {
+            Some(Step::Unit(number, reservation)) => {
                 if let Some(unit) = self.file.units.unit(number) {
-                    self.file.pool().abandon(unit, place, problem);
+                    self.file.pool().abandon(unit, reservation, problem);
                 }
             }
             Some(Step::Index) => self.file.units.end_index(problem.map(Err)),
@@ -100,16 +100,16 @@ impl Drop for FilterRead {
     }
 }
 
-impl fmt::Debug for FilterRead {
+impl fmt::Debug for PendingRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilterRead").field("range", &self.range).finish_non_exhaustive()
+        f.debug_struct("PendingRead").field("range", &self.range).finish_non_exhaustive()
     }
 }
 
 /// Reads for one lookup until the unit is read, or no read is left for it.
 pub(super) fn read_all(
     source: &dyn FilterSource,
-    mut next: impl FnMut() -> Option<FilterRead>,
+    mut next: impl FnMut() -> Option<PendingRead>,
     may_match: Matching<'_>,
 ) -> Option<bool> {
     loop {
@@ -178,7 +178,7 @@ impl FileState {
         let context = reader.context_of(&parts);
         let context = context.with_file_id(self.metadata.file).with_known_keys(&known);
         let (section, loaded) = if number == RANGES {
-            let loaded = RangeFilter::load(bytes.clone(), RangeContext::new(context, reader.range_extractor.as_ref()));
+            let loaded = ranges::load(bytes.clone(), context, reader.range_extractor.as_ref());
             let summed = loaded.map(|filter| (filter.checksum_without_last(), HeldFilter::Ranges(Box::new(filter))));
             (self.metadata.ranges(), summed)
         } else {
@@ -194,16 +194,16 @@ impl FileState {
     }
 
     /// Returns the read of the top index, if it is needed now.
-    fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
+    fn begin_index(self: &Arc<Self>) -> Option<PendingRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
         // `begin_index` last, because it takes the right to read.
         let is_needed = self.index.get().is_none() && self.units.begin_index();
-        is_needed.then(|| FilterRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
+        is_needed.then(|| PendingRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
     }
 
     /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, another
     /// thread is loading it, or a recent read failed.
-    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<PendingRead> {
         // No filter is used any more, so none is worth a read.
         if self.config.trust.get().is_some() {
             return None;
@@ -217,23 +217,23 @@ impl FileState {
             section.offset + range.start..section.offset + range.end
         };
         let step = Some(Step::Unit(number, self.pool().begin(self.units.unit(number)?)?));
-        Some(FilterRead { file: self.clone(), range, step })
+        Some(PendingRead { file: self.clone(), range, step })
     }
 
     /// Returns the next read for a scan of a prefix, for the first part that can hold a key with it.
-    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<PendingRead> {
         let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
         let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
         self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
     }
 
     /// Returns the next read for a lookup of the key.
-    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<PendingRead> {
         self.units_of(key).find_map(|number| self.read_for_unit(number))
     }
 
     /// Returns the next read for a lookup or scan that probes the unit.
-    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<PendingRead> {
         let usable = if number == RANGES { &self.ranges } else { &self.points };
         if usable.is_err() {
             return None;

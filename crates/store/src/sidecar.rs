@@ -1,51 +1,66 @@
-//! A sidecar, a file with other filters for an existing table: filter bytes, their description, and a trailer of 40
-//! bytes. The id in the description, and length and checksum in the trailer, identify the table.
+//! A sidecar, a file with other filters for an existing table: filter bytes, their description without its checksum, and
+//! an end of 60 bytes, whose last 40 are like those of blocks, partitioned filters and maps.
 //!
 //! ```text
 //!  0   8  length of the filter bytes, with which the file begins
 //!  8   8  length of the table
 //! 16   4  checksum of the table
-//! 20   4  length of the description
-//! 24   4  format version
-//! 28   8  magic, the bytes "SSTFLTSC"
-//! 36   4  CRC32C of bytes 0 to 35
+//! 20   8  fingerprint of the table's file id
+//! trailer, 32 bytes:
+//!   0   8  hash seed, or its fingerprint, or the engine's tag
+//!   8   4  bytes of the description
+//!  12   4  CRC32C of the description
+//!  16   5  keys
+//!  21   3  0
+//!  24   1  0 (low 4 bits), hash id (high 4 bits)
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 is 1, the others are 0
+//!  26   2  magic, the bytes "SC"
+//!  28   4  CRC32C of the 56 bytes before, in every version
 //! ```
-//!
-//! The checksum covers 36 bytes in every version, so the reader compares it before it believes the version: a flipped
-//! bit is damage, never a newer release. The last two bytes of the magic are at the position where a filter block has
-//! "SF", so one look at the end of a file tells them apart.
 
 use std::path::{Path, PathBuf};
 
 use bytes::{BufMut, Bytes};
 use crc32c::crc32c as checksum;
-use sstfilter::internal::Fields;
+use sstfilter::internal::{CheckedTail, Ending, Fields, HeldParts};
+use sstfilter::kind::MAX_KEYS;
+use sstfilter::{BlockError, BlockIdentity};
 
-use super::error::FilterProblem;
+use super::error::{FilterProblem, wrong_field};
 use super::identity::TableIdentity;
-use super::metadata::{FilterMetadata, refused};
+use super::metadata::FilterMetadata;
 
-const TRAILER_BYTES: usize = 40;
-const VERSION: u32 = 1;
-const MAGIC: [u8; 8] = *b"SSTFLTSC";
-const WHAT: &str = "sidecar";
+const VERSION: u8 = 1;
+
+/// The bytes `SC`.
+const MAGIC: u16 = 0x4353;
+
+/// Bytes before the file's fingerprint.
+const PARAM_BYTES: usize = 20;
+
+/// Bytes after the description.
+const END_BYTES: usize = PARAM_BYTES + Ending::bytes_after_parts(true);
 
 /// The maximum bytes of a description: far more than two long keys and three names take.
 const MAX_METADATA_BYTES: u32 = 1 << 28;
 
 /// Returns the bytes of a sidecar.
 pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdentity) -> Option<Bytes> {
-    let metadata = metadata.encode();
-    let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
-    let mut trailer = Vec::with_capacity(TRAILER_BYTES);
-    trailer.put_u64_le(filters.len() as u64);
-    trailer.put_u64_le(table.bytes);
-    trailer.put_u32_le(table.checksum);
-    trailer.put_u32_le(metadata_bytes);
-    trailer.put_u32_le(VERSION);
-    trailer.put_slice(&MAGIC);
-    trailer.put_u32_le(checksum(&trailer));
-    Some([filters, &metadata, &trailer].concat().into())
+    let description = metadata.encode_covered();
+    let ending = Ending {
+        length: u32::try_from(description.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?,
+        checksum: checksum(&description),
+        keys: metadata.keys_added.min(MAX_KEYS),
+        own: [0, 0, 0, metadata.hash.id.code() << 4],
+        version: VERSION,
+        magic: MAGIC,
+    };
+    let mut end = Vec::with_capacity(END_BYTES);
+    end.put_u64_le(filters.len() as u64);
+    end.put_u64_le(table.bytes);
+    end.put_u32_le(table.checksum);
+    ending.put(&mut end, identity(metadata), HeldParts::of_field(&[]));
+    Some([filters, &description, &end].concat().into())
 }
 
 /// Returns the path of the sidecar of the table at `table`: `000007.sst.filter` for `000007.sst`.
@@ -56,52 +71,47 @@ pub fn sidecar_path(table: &Path) -> PathBuf {
     path.into()
 }
 
-struct Trailer {
-    filter_bytes: u64,
-    table_bytes: u64,
-    table_checksum: u32,
-    /// Bytes of the description and of the trailer.
-    tail_bytes: u64,
+/// Returns what the end of a sidecar says of its description.
+const fn identity(metadata: &FilterMetadata) -> BlockIdentity {
+    BlockIdentity { hash: metadata.hash, file: Some(metadata.file) }
 }
 
-fn length(expected: u64, got: u64) -> FilterProblem {
-    FilterProblem::Length { what: WHAT, expected, got }
-}
-
-impl Trailer {
-    fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
-        let too_short = || refused("length of a sidecar", "at least 40 bytes", &end.len());
-        let (_, fields) = Fields::<TRAILER_BYTES>::at_end_of(end).ok_or_else(too_short)?;
-        // The magic first: a file of another type is not damaged.
-        let magic = fields.array::<28, 8>();
-        if magic != MAGIC {
-            return Err(refused("magic bytes of a sidecar", "SSTFLTSC", &magic.escape_ascii()));
-        }
-        let (expected, got) = (fields.u32::<36>(), checksum(&fields.array::<0, 36>()));
-        if expected != got {
-            return Err(FilterProblem::Checksum { what: WHAT, expected, got });
-        }
-        let (metadata_bytes, version) = (fields.u32::<20>(), fields.u32::<24>());
-        if version != VERSION {
-            return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
-        }
-        if metadata_bytes > MAX_METADATA_BYTES {
-            return Err(refused("bytes of the description in a sidecar", "at most 2^28", &metadata_bytes));
-        }
-        let (filter_bytes, table_bytes, table_checksum) = (fields.u64::<0>(), fields.u64::<8>(), fields.u32::<16>());
-        let tail_bytes = u64::from(metadata_bytes) + TRAILER_BYTES as u64;
-        Ok(Self { filter_bytes, table_bytes, table_checksum, tail_bytes })
+/// Reads the end of a sidecar, and the identity in it.
+fn read_end(end: &[u8]) -> Result<(Fields<'_, END_BYTES>, BlockIdentity), FilterProblem> {
+    let too_short = || wrong_field("length of a sidecar", "at least 60 bytes", &end.len());
+    let (_, fields) = Fields::<END_BYTES>::at_end_of(end).ok_or_else(too_short)?;
+    // The magic first: a file of another type is not damaged.
+    let magic = fields.u16::<54>();
+    if magic != MAGIC {
+        return Err(wrong_field("magic bytes of a sidecar", "SC", &magic.to_le_bytes().escape_ascii()));
     }
+    // The checksum before the version: a flipped bit is damage, and never a newer release.
+    let (expected, got) = (fields.u32::<56>(), checksum(&fields.array::<0, 56>()));
+    if expected != got {
+        return Err(FilterProblem::Checksum { what: "sidecar", expected, got });
+    }
+    let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| BlockError::Magic { got })?;
+    BlockError::require(flags == Ending::BOUND, "flags of a sidecar", "1", flags >> 4)?;
+    let identity = CheckedTail::read(end, trailer, PARAM_BYTES)?.identity(trailer.u8::<24>() >> 4)?;
+    if trailer.u32::<8>() > MAX_METADATA_BYTES {
+        return Err(wrong_field("bytes of the description in a sidecar", "at most 2^28", &trailer.u32::<8>()));
+    }
+    Ok((fields, identity))
+}
+
+fn tail_bytes(end: Fields<'_, END_BYTES>) -> u64 {
+    u64::from(end.u32::<36>()) + END_BYTES as u64
 }
 
 impl FilterMetadata {
-    /// Returns how many bytes at the end of a sidecar hold its description and trailer, from its last 40 bytes or more.
+    /// Returns how many bytes at the end of a sidecar hold its description and the rest, from its last 60 bytes or
+    /// more.
     ///
     /// # Errors
     ///
     /// [`FilterProblem`] if the bytes are not those of a sidecar, damaged, or of a newer version.
     pub fn sidecar_tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
-        Ok(Trailer::decode(end)?.tail_bytes)
+        read_end(end).map(|(end, _)| tail_bytes(end))
     }
 
     /// Decodes the description in a sidecar that was written for `table`. `tail` is the end of the sidecar, at least as
@@ -126,18 +136,30 @@ impl FilterMetadata {
     ///
     /// The errors of [`of_sidecar`](Self::of_sidecar), except for another table.
     pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
-        let Trailer { filter_bytes, table_bytes, table_checksum, tail_bytes } = Trailer::decode(tail)?;
+        let length = |expected, got| FilterProblem::Length { what: "sidecar", expected, got };
+        let (end, own) = read_end(tail)?;
+        let tail_bytes = tail_bytes(end);
         let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
-        let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES));
-        let metadata = Self::decode(metadata.ok_or_else(|| length(tail_bytes, tail.len() as u64))?)?;
-        // Two checks: the lengths in the trailer, and the sections, must both end where the file does.
-        let end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
-        for expected in [filter_bytes, end.max(filter_bytes)].map(|bytes| bytes.saturating_add(tail_bytes)) {
+        let description = start.and_then(|start| tail.get(start..tail.len() - END_BYTES));
+        let description = description.ok_or_else(|| length(tail_bytes, tail.len() as u64))?;
+        let (expected, got) = (end.u32::<40>(), checksum(description));
+        if expected != got {
+            return Err(FilterProblem::Checksum { what: "description of a sidecar", expected, got });
+        }
+        let metadata = Self::decode_covered(description)?;
+        if identity(&metadata) != own {
+            let expected = "the hash and the file of its description";
+            return Err(wrong_field("end of a sidecar", expected, &own.hash));
+        }
+        // Two checks: the length of the filter bytes, and the sections, must both end where the file does.
+        let filter_bytes = end.u64::<0>();
+        let sections_end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
+        for expected in [filter_bytes, sections_end.max(filter_bytes)].map(|bytes| bytes.saturating_add(tail_bytes)) {
             if expected != file_bytes {
                 return Err(length(expected, file_bytes));
             }
         }
-        let table = TableIdentity::new(metadata.file, table_bytes, table_checksum);
+        let table = TableIdentity::new(metadata.file, end.u64::<8>(), end.u32::<16>());
         Ok((metadata, table))
     }
 }

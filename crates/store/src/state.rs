@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
-use sstfilter_range::KeyRange;
 
 use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
@@ -166,7 +166,7 @@ impl FileState {
             return Ok(());
         }
         let expected = own.map_or_else(|| "ranges of whole keys".to_owned(), |name| format!("ranges within '{name}'"));
-        Err(FilterProblem::Parts { expected, got: format!("ranges within '{held}'") })
+        Err(BlockError::ExtractorMismatch { expected, got: format!("ranges within '{held}'") }.into())
     }
 
     pub(super) fn partitions(&self) -> Option<&PartitionIndex> {

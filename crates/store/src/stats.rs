@@ -1,7 +1,7 @@
 //! Counts of files and levels.
 
 use sstfilter::FilterStats;
-use sstfilter::internal::{FilterCounters, StripedCounters};
+use sstfilter::internal::FilterCounters;
 
 /// Counts of the lookups and scans that used the filters of one file, or of all files of a level.
 ///
@@ -116,6 +116,7 @@ macro_rules! map_counters {
         }
 
         /// Counts of lookups in views with maps.
+        #[cfg(feature = "maps")]
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
@@ -123,9 +124,10 @@ macro_rules! map_counters {
             $($(#[$docs])* pub $field: u64,)+
         }
 
+        #[cfg(feature = "maps")]
         impl MapStats {
             /// Returns the sums of a view's counters.
-            pub(crate) fn of(counters: &StripedCounters) -> Self {
+            pub(crate) fn of(counters: &sstfilter::internal::StripedCounters) -> Self {
                 Self { $($field: counters.sum(Count::$counter as usize),)+ }
             }
 

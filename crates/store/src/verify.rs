@@ -4,10 +4,9 @@
 use core::ops::Range;
 
 use bytes::Bytes;
-use crc32c::crc32c as checksum;
 use sstfilter::{BlockError, FilterBlock, LoadContext};
-use sstfilter_range::RangeInfo;
 
+use super::ranges;
 use super::read::{load_index, written};
 use super::{FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore};
 
@@ -54,7 +53,7 @@ impl Verifier<'_> {
         }
         let checked = self.read(section.range()).and_then(|block| {
             let checked = match section.part {
-                FilterPart::Ranges => check_range_filter(&block),
+                FilterPart::Ranges => ranges::verify(&block),
                 _ => FilterBlock::load(&block, self.context()).map(drop),
             };
             written(section, &block, checked)
@@ -84,7 +83,7 @@ impl Verifier<'_> {
             let checked = self.read(last..place.end).and_then(|mut bytes| {
                 let zeros = check_zeros(&bytes.split_to(padding.min(bytes.len())));
                 found.extend(zeros.err().map(|problem| (last, problem)));
-                Ok(index.open(number, bytes).map(drop)?)
+                index.open(number, bytes).map(drop)
             });
             last = place.end;
             if let Err(problem) = checked {
@@ -112,13 +111,6 @@ impl Verifier<'_> {
     fn read(&self, range: Range<u64>) -> Result<Bytes, FilterProblem> {
         self.source.read(range).map_err(|error| FilterProblem::Unreadable { reason: error.to_string() })
     }
-}
-
-fn check_range_filter(block: &Bytes) -> Result<(), BlockError> {
-    let info = RangeInfo::of_block(block)?;
-    let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
-    let (expected, got) = (info.payload_checksum, checksum(payload));
-    if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
 }
 
 fn check_zeros(bytes: &[u8]) -> Result<(), FilterProblem> {

@@ -74,7 +74,7 @@ impl OpenTable {
     fn open(directory: &Path, description: FilterMetadata, writes: FileWrites) -> Fallible<Arc<Self>> {
         let id = description.file_id();
         let table = Table::open(Self::path(directory, id), &options())?;
-        let filters = table.store().open_to_be_read(description).with_writes(writes);
+        let filters = table.store().open_without_source(description).with_writes(writes);
         Ok(Arc::new(Self { id, table, filters }))
     }
 

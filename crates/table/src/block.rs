@@ -37,8 +37,8 @@ use core::fmt;
 use core::ops::Range;
 
 use bytes::{BufMut, Bytes};
+use sstfilter::internal::key_head::common_prefix;
 use sstfilter::internal::varint::{put_varint, take_varint};
-use sstfilter_range::internal::common_prefix;
 
 use super::error::{TableError, TableLocation, shown};
 

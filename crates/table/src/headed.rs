@@ -5,8 +5,8 @@
 
 use core::cmp::Ordering;
 
+use sstfilter::internal::key_head::{common_prefix, head, lower_bound};
 use sstfilter::internal::prefetch;
-use sstfilter_range::internal::{common_prefix, head, lower_bound};
 
 use super::TableError;
 use super::block::{Block, BlockCursor, Lookup};

@@ -4,7 +4,7 @@
 //! of the keys, and compare whole keys only where heads are equal. A binary search over whole keys takes two dependent
 //! loads per step, of a bound and a key, most of them cache misses.
 
-use sstfilter_range::internal::KeyHeads;
+use sstfilter::internal::key_head::KeyHeads;
 
 use super::block::{Block, BlockCursor};
 use super::error::shown;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use sstfilter_store::{BuiltSidecar, FilterProblem, TableIdentity, sidecar_path};
+use sstfilter_store::{BuiltFilters, FilterProblem, TableIdentity, sidecar_path};
 
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
@@ -23,7 +23,7 @@ impl Table {
     ///
     /// [`TableError::Io`], or damage in the index or in a data block: a filter without the damaged keys would lose
     /// them.
-    pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
+    pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltFilters, TableError> {
         let own = self.store.filters();
         let filters =
             options.store.filters().clone().with_hasher(own.hasher().clone()).with_key_parts(own.key_parts().clone());
@@ -49,11 +49,10 @@ impl Table {
             }
         }
         let mut built = builder.finish();
-        let filters = built.filters();
         // A sidecar replaces both filters, so the table's own range filter is copied unless a new one was built. It is
         // not copied alone, because such a sidecar would hide the table's point filter.
         if let Some(section) =
-            own.ranges().filter(|_| filters.range_report.is_none() && filters.metadata().points().is_some())
+            own.ranges().filter(|_| built.range_report.is_none() && built.metadata().points().is_some())
         {
             let block = self.parts.filter_bytes(&self.file).read_range(section.range())?;
             built = built.with_ranges_of(own, block);
@@ -100,7 +99,7 @@ impl Table {
     ///
     /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by
     /// path, and for each step of writing; an error if the path now holds another table.
-    pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
+    pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltFilters, TableError> {
         self.place_of_sidecar()?;
         let built = self.build_sidecar(options)?;
         self.install_sidecar(&built, options)?;
@@ -116,19 +115,20 @@ impl Table {
     /// The write errors of [`write_sidecar`](Self::write_sidecar); [`TableError::Filter`] for filters of another table.
     pub fn install_sidecar(
         &self,
-        built: &BuiltSidecar,
+        built: &BuiltFilters,
         options: &TableOptions,
     ) -> Result<Option<(PathBuf, u64)>, TableError> {
         let path = self.place_of_sidecar()?;
-        let (expected, got) = (self.identity(), *built.table());
+        let expected = self.identity();
+        let got = built.table().unwrap_or(TableIdentity::new(built.metadata().file_id(), 0, 0));
         if expected != got {
             let at = TableLocation { path: Some(path.into()), part: TablePart::Filter, offset: 0 };
             return Err(TableError::Filter { at, source: FilterProblem::OtherTable { expected, got } });
         }
-        if built.filters().metadata().sections().is_empty() {
+        if built.metadata().sections().is_empty() {
             return Ok(None);
         }
-        let bytes = built.clone().seal().ok_or_else(|| {
+        let bytes = built.clone().seal_sidecar().ok_or_else(|| {
             let problem = "expected a description of filters of at most 256 MiB, got a longer one";
             let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
             TableError::Io { context: "writing", path: Some(path.clone()), source }

@@ -117,7 +117,7 @@ impl Table {
             let keys = own.metadata.key_bounds().map(|(smallest, largest)| KeyRange::from(smallest..=largest));
             // A table without keys has an empty range.
             let keys = keys.unwrap_or(KeyRange::from(..b"".as_slice()));
-            if options.ignores_filters { store.open_unfiltered(keys) } else { own.open(&store) }
+            if options.ignores_filters { store.open_without_description(keys) } else { own.open(&store) }
         });
         let sidecar = sidecar.map(Box::new);
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache::new(blocks)));

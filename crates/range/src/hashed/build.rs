@@ -8,10 +8,10 @@ use sstfilter::internal::sort_hashes;
 use sstfilter::{FallbackReason, KeyExtractor, KeyHash, KeyHasher, PrefixWatch};
 
 use super::{chunk_hash, chunk_start};
-use crate::key_head::head;
 use crate::lines::LineWriter;
 use crate::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, RangeShape};
 use crate::plan::HashedPlan;
+use sstfilter::internal::key_head::head;
 
 /// The keys of one file, each as its chunk's hash and its position in the chunk. The codes depend on the number of
 /// keys, so they are computed at the end.

@@ -7,11 +7,12 @@ use sstfilter::internal::code_line::Select;
 use sstfilter::{KeyExtractor, KeyHash, KeyHasher};
 
 use super::{chunk_hash, chunk_start};
-use crate::key_head::head;
-use crate::key_range::{KeyRange, end, successor};
+use crate::key_range::{end, of_keys_with_length, successor};
 use crate::lines::{Code, Lines};
 use crate::params::{HashedMap, RangeShape};
 use crate::window::Cells;
+use sstfilter::KeyRange;
+use sstfilter::internal::key_head::head;
 
 /// The units of the keys in a range with one prefix.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +89,7 @@ impl Hashing {
             let is_held = from <= to && shape.lines != 0;
             return if is_held { Ok(UnitRange { prefix: self.empty_prefix, from, to }) } else { Err(false) };
         }
-        let Some((prefix_bytes, prefix, rest)) = self.within(range.of_keys_with_length(key_bytes)) else {
+        let Some((prefix_bytes, prefix, rest)) = self.within(of_keys_with_length(range, key_bytes)) else {
             return Err(true);
         };
         let rest_bytes = match key_bytes {

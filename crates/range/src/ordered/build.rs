@@ -10,7 +10,7 @@ use super::super::params::{
 };
 use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};
-use crate::key_head::{common_prefix, head, partition_point};
+use sstfilter::internal::key_head::{common_prefix, head, partition_point};
 
 /// A segment is cut where its keys stop sharing this many bytes more than the whole segment shares. Cells resolve fewer
 /// bits than these bytes have, so without the cut, the keys before it would all fall into a few cells.

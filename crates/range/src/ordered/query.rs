@@ -5,9 +5,10 @@ use core::ops::Bound;
 use sstfilter::internal::code_line::{QUOTIENT_BITS, Select};
 
 use super::segments::{Beyond, Segment, Segments};
-use crate::key_head::head;
-use crate::key_range::{KeyRange, end};
+use crate::key_range::{end, of_keys_with_length};
 use crate::lines::{Code, Lines};
+use sstfilter::KeyRange;
+use sstfilter::internal::key_head::head;
 
 impl Segment<'_> {
     /// Returns the code of a cell, which must not be below the segment's first one; `None` if it is above every cell.
@@ -48,7 +49,7 @@ impl Segments<'_> {
     /// Returns the first and the last code of keys in a range; `None` if no key of the file can be in it.
     #[inline(always)]
     pub(crate) fn interval(&self, range: KeyRange<'_>) -> Option<(Code, Code)> {
-        let range = range.of_keys_with_length(self.key_bytes);
+        let range = of_keys_with_length(range, self.key_bytes);
         let from = self.lower(range.lower)?;
         let to = self.upper(range.upper, from.line)?;
         (from.position() <= to.position()).then_some((from, to))
@@ -90,7 +91,7 @@ impl Segments<'_> {
 
     /// Returns a lower bound of the first key at or above `lower`; `None` if there is no such key.
     pub(crate) fn seek_hint<S: Select>(&self, lines: &Lines<'_>, lower: &[u8]) -> Option<Vec<u8>> {
-        let from = self.lower(KeyRange::from(lower..).of_keys_with_length(self.key_bytes).lower)?;
+        let from = self.lower(of_keys_with_length(KeyRange::from(lower..), self.key_bytes).lower)?;
         let least = self.min_key(lines.first_from::<S>(from, |line| self.low_bits(line))?);
         // The smallest byte string of the cell of `lower` itself may be below `lower`.
         Some(if least.as_slice() < lower { lower.to_vec() } else { least })

@@ -5,7 +5,7 @@ use core::hint::select_unpredictable;
 
 use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
 use super::super::window::{Cells, window};
-use crate::key_head::{head, partition_point};
+use sstfilter::internal::key_head::{head, partition_point};
 
 /// The segments in the bytes of a payload. Damaged bytes cause wrong answers, but never a panic.
 #[derive(Clone, Copy, Debug)]

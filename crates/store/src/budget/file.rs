@@ -1,12 +1,10 @@
 //! The units of one file's filters, and their use.
 
-use core::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
 use sstfilter::internal::FilterCounters;
 
-use super::unit::{Counted, Failure, Unit};
+use super::unit::{Counted, Failure, Held, Unit};
 use crate::error::FilterProblem;
 
 /// The unit number of the range filter.
@@ -22,10 +20,9 @@ pub(crate) struct File {
     ranges: Unit,
     /// Known once the top index of a partitioned filter has been read.
     points: OnceLock<Box<[Unit]>>,
-    /// Why no unit of the point filter can be loaded: its top index was damaged or unreadable at the last try.
-    failure: ArcSwapOption<Failure>,
-    /// Whether a thread is reading a top index.
-    is_preparing: AtomicU8,
+    /// Holds only why no unit of the point filter can be loaded: its top index was damaged or unreadable at the last
+    /// try. Its turn is the right to read a top index.
+    index: Unit,
     pub(crate) counters: FilterCounters,
     /// `None` without a range filter.
     pub(crate) range_counters: Option<Box<FilterCounters>>,
@@ -67,28 +64,24 @@ impl File {
     /// Takes the right to read the top index, which comes before all units of the point filter. Returns `false` if
     /// another thread has it, or if the last read failed and it is too early to try again; the latter counts a probe.
     pub(crate) fn begin_index(&self) -> bool {
-        let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
-        // In this order: a try that is not due must not take the right.
-        is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0
+        let is_due = self.index.held().as_deref().and_then(Held::failure).is_none_or(Failure::is_due);
+        // In this order: a try that is not due must not take the right. `end_index` returns it.
+        is_due && self.index.begin().map(core::mem::forget).is_some()
     }
 
     /// Returns the right, with the result of the read if there was one.
     pub(crate) fn end_index(&self, read: Option<Result<(), FilterProblem>>) {
+        let turn = self.index.begun_turn();
         match read {
-            Some(Ok(())) => self.failure.store(None),
-            Some(Err(reason)) => {
-                let before = self.failure.load();
-                self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason))));
-            }
+            Some(Ok(())) => turn.release(),
+            Some(Err(reason)) => turn.fail(reason),
             None => {}
         }
-        // Last: whoever takes the right next sees the result.
-        self.is_preparing.store(0, Ordering::Release);
     }
 
     /// Returns why no unit of the point filter can be loaded, if none can.
     pub(crate) fn failure(&self) -> Option<Arc<FilterProblem>> {
-        self.failure.load().as_ref().map(|failure| failure.reason.clone())
+        self.index.failure()
     }
 
     /// Returns the counters of the filter that the unit belongs to.

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 pub(super) use file::{File, POINTS, RANGES};
-pub(super) use pool::{Matching, Place, Pool};
+pub(super) use pool::{Matching, Pool, Reservation};
 pub use state::{BudgetStats, FilterResidency, ResidencyReason};
 pub(super) use state::{point_failure, range_failure};
 pub(super) use unit::{Held, HeldFilter, Unit};

@@ -70,7 +70,7 @@ pub(super) struct Counts {
 
 /// The memory reserved for a unit that is being loaded.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Reservation {
     /// Bytes to keep; 0 only checks whether a filter that failed can be loaded again.
     bytes: u64,
     /// Bytes that it already holds.
@@ -181,21 +181,21 @@ impl Pool {
 
     /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is loading
     /// it. Each begin ends with [`complete`](Self::complete) or [`abandon`](Self::abandon).
-    pub(crate) fn begin(&self, unit: &Unit) -> Option<Place> {
+    pub(crate) fn begin(&self, unit: &Unit) -> Option<Reservation> {
         let turn = unit.begin()?;
-        let place = self.place(unit)?;
-        self.release_reservation(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
+        let reservation = self.reserve(unit)?;
+        self.release_reservation(unit.planned_bytes().min(reservation.bytes).saturating_sub(reservation.held_bytes));
         unit.loaded_under.store(self.number.load(Ordering::Relaxed), Ordering::Relaxed);
-        // The turn continues with the place; `complete` or `abandon` ends it.
+        // The turn continues with the reservation; `complete` or `abandon` ends it.
         core::mem::forget(turn);
-        Some(place)
+        Some(reservation)
     }
 
     /// Takes the loaded filter, and returns what `may_match` returns for it; `None` if it cannot be used.
     pub(crate) fn complete(
         &self,
         unit: &Unit,
-        place: Place,
+        reservation: Reservation,
         loaded: Result<HeldFilter, FilterProblem>,
         may_match: Matching<'_>,
     ) -> Option<bool> {
@@ -206,11 +206,11 @@ impl Pool {
                 let curve = Curve::of(&filter);
                 unit.curve.store(Arc::make_mut(&mut self.curves.lock()).number(curve), Ordering::Relaxed);
                 let answer = may_match(&filter);
-                self.keep(&turn, unit, place, filter);
+                self.keep(&turn, unit, reservation, filter);
                 Some(answer)
             }
             Err(reason) => {
-                drop(place);
+                drop(reservation);
                 turn.fail(reason);
                 None
             }
@@ -221,14 +221,14 @@ impl Pool {
     }
 
     /// Ends a load without a filter: the read was dropped, or there is a problem.
-    pub(crate) fn abandon(&self, unit: &Unit, place: Place, problem: Option<FilterProblem>) {
+    pub(crate) fn abandon(&self, unit: &Unit, reservation: Reservation, problem: Option<FilterProblem>) {
         let turn = unit.begun_turn();
         match problem {
             Some(problem) => turn.fail(problem),
             // Under no plan, so that others can request it at once.
             None => unit.loaded_under.store(0, Ordering::Relaxed),
         }
-        drop(place);
+        drop(reservation);
         drop(turn);
         // A smaller block may still be in memory.
         self.evict_over_limit(unit);
@@ -251,7 +251,7 @@ impl Pool {
     }
 
     /// Returns how many bytes of the unit should be in memory, with a charge for those that are not yet.
-    fn place(&self, unit: &Unit) -> Option<Place> {
+    fn reserve(&self, unit: &Unit) -> Option<Reservation> {
         let (held_bytes, is_retry) = match unit.held().as_deref() {
             Some(Held::Block(held)) => (held.bytes, false),
             Some(Held::Failed(failure)) if failure.is_due() => (0, true),
@@ -278,7 +278,7 @@ impl Pool {
         // The previous block stays until there is a better one; a smaller block is made while the whole one is in
         // memory.
         let working_bytes = if bytes < unit.whole_bytes { unit.whole_bytes } else { held_bytes };
-        Some(Place { bytes, held_bytes, charge, working: self.account.working_charge(working_bytes)? })
+        Some(Reservation { bytes, held_bytes, charge, working: self.account.working_charge(working_bytes)? })
     }
 
     /// Returns a charge for planned bytes, after evicting or shrinking blocks above their plan.
@@ -321,8 +321,8 @@ impl Pool {
     }
 
     /// Puts a loaded block into memory, whole or shrunk.
-    fn keep(&self, turn: &Turn<'_>, unit: &Unit, place: Place, filter: HeldFilter) {
-        let Place { bytes, held_bytes, charge, working } = place;
+    fn keep(&self, turn: &Turn<'_>, unit: &Unit, reservation: Reservation, filter: HeldFilter) {
+        let Reservation { bytes, held_bytes, charge, working } = reservation;
         let Some(mut charge) = charge else { return turn.release() };
         if bytes >= unit.whole_bytes {
             charge.join(working);
@@ -418,7 +418,7 @@ enum Release {
 
 /// Returns what the plan knows of a unit; `None` if it is not in use.
 fn demand(unit: &Unit) -> Option<Demand> {
-    let is_failed = unit.held().as_deref().is_some_and(|held| held.failure().is_some());
+    let is_failed = unit.failure().is_some();
     let (held_bytes, absent) = (unit.held_bytes(), f64::from(unit.absent()));
     let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
     is_in_use.then(|| Demand {

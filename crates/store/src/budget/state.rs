@@ -79,7 +79,7 @@ pub(crate) fn range_failure(file: &File) -> Option<Arc<FilterProblem>> {
 
 fn failure_of(file: &File, is_wanted: impl Fn(u32) -> bool) -> Option<Arc<FilterProblem>> {
     let mut units = file.units().filter(|&(number, _)| is_wanted(number));
-    units.find_map(|(_, unit)| Some(unit.held().as_deref()?.failure()?.reason.clone()))
+    units.find_map(|(_, unit)| unit.failure())
 }
 
 /// The counts and sizes of a budget.

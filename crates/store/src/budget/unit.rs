@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 use sstfilter::FilterBlock;
-use sstfilter_range::{RangeFilter, RangeMap};
 
 use super::account::Charge;
 use crate::error::FilterProblem;
+use crate::ranges::{self, RangeFilter};
 
 /// The number of a curve in [`Curves`](super::curve::Curves); 0 before the curve is known.
 pub(super) type CurveNumber = u16;
@@ -48,6 +48,11 @@ impl Held {
     #[inline]
     pub(crate) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
         if let Self::Block(held) = self { held.filter.points() } else { None }
+    }
+
+    /// Returns the range filter, if the unit holds one.
+    pub(crate) fn ranges(&self) -> Option<&RangeFilter<Bytes>> {
+        self.block()?.filter.ranges()
     }
 
     pub(super) const fn block(&self) -> Option<&HeldBlock> {
@@ -93,11 +98,7 @@ impl HeldFilter {
     pub(super) fn expected_fpr(&self) -> f64 {
         let fpr = match self {
             Self::Points(block) => block.expected_fpr(),
-            Self::Ranges(filter) => {
-                let info = filter.info();
-                let longest = if let RangeMap::Hashed { chunk_units, .. } = info.map { chunk_units / 32 } else { 1 };
-                info.expected_fpr(longest)
-            }
+            Self::Ranges(filter) => ranges::expected_fpr(filter),
         };
         if (0.0..=1.0).contains(&fpr) { fpr } else { 1.0 }
     }
@@ -130,7 +131,7 @@ impl HeldBlock {
 /// Why there is no block, and when to try again.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) reason: Arc<FilterProblem>,
+    reason: Arc<FilterProblem>,
     /// Failures in a row.
     failures: u32,
     /// Probes until the next try.
@@ -146,7 +147,7 @@ const RARE_RETRY: u32 = 1 << 16;
 
 impl Failure {
     /// Returns the failure that follows `before`.
-    pub(crate) fn after(before: Option<&Self>, reason: FilterProblem) -> Self {
+    fn after(before: Option<&Self>, reason: FilterProblem) -> Self {
         let failures = before.map_or(0, |failure| failure.failures.saturating_add(1));
         let left = FIRST_RETRY.checked_shl(failures.min(16)).unwrap_or(RARE_RETRY).min(RARE_RETRY);
         Self { reason: Arc::new(reason), failures, left: left.into() }
@@ -187,6 +188,11 @@ impl Unit {
     #[inline]
     pub(crate) fn held(&self) -> Guard<Option<Arc<Held>>> {
         self.held.load()
+    }
+
+    /// Returns why there is no block, if it could not be loaded at the last try.
+    pub(crate) fn failure(&self) -> Option<Arc<FilterProblem>> {
+        self.held().as_deref().and_then(Held::failure).map(|failure| failure.reason.clone())
     }
 
     pub(crate) fn held_arc(&self) -> Option<Arc<Held>> {

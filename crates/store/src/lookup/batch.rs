@@ -7,7 +7,7 @@ use super::search::Search;
 use super::source::{Source, Sources};
 use crate::chunk::Chunk;
 use crate::file::FileFilters;
-use crate::read::FilterRead;
+use crate::read::PendingRead;
 use crate::stats::Count;
 use crate::view::{FilterView, Level};
 
@@ -139,7 +139,7 @@ impl<'a, F> BatchCandidates<'a, F> {
 
     /// Returns the reads for the files of all keys; see [`Candidates::reads`](super::Candidates::reads).
     #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
         self.searches.iter().flat_map(|(_, search)| search.reads(&self.sources)).collect()
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sstfilter::internal::ThreadCounters;
 use sstfilter::{KeyHash, Probe};
-use sstfilter_map::KeyWrites;
 
 use super::source::Sources;
 use super::wanted::SearchKey;
@@ -12,6 +11,7 @@ use crate::config::Config;
 use crate::state::{Answer, FileState};
 use crate::stats::Count;
 use crate::view::{Covered, FilterView, Maps, Order};
+use crate::writes::KeyWrites;
 
 /// What the maps of a view say of a key.
 pub(super) enum ByMaps<'a, F> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sstfilter::internal::PreparedKey;
 
 use crate::file::FileFilters;
-use crate::read::FilterRead;
+use crate::read::PendingRead;
 use crate::stats::Count;
 use crate::view::FilterView;
 use search::Search;
@@ -105,13 +105,13 @@ impl<'a, F> Candidates<'a, F> {
     /// cover all files that have the key within their bounds and were not returned yet, also files that were opened
     /// with a source. A file that a map covers needs none.
     ///
-    /// Perform all reads, together if possible, [complete](FilterRead::complete) each, and call this again until it
+    /// Perform all reads, together if possible, [complete](PendingRead::complete) each, and call this again until it
     /// returns nothing: after one round for filters in one block, after two or three for those in partitions, later if
     /// the budget is so full that filters are shrunk. The remaining candidates are then files that filters in memory do
     /// not exclude, and files whose reads another lookup is doing: do not wait for those. A lookup can also continue at
     /// once, and leave the reads to serve later lookups.
     #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
         self.search.reads(&self.sources)
     }
 }

@@ -8,16 +8,16 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::Probe;
 use sstfilter::internal::bits_of;
-use sstfilter_range::KeyRange;
 
 use super::source::Sources;
 use super::wanted::{ScanRange, Wanted};
 use crate::budget::RANGES;
 use crate::chunk::Chunk;
 use crate::file::FileFilters;
-use crate::read::FilterRead;
+use crate::read::PendingRead;
 use crate::state::{Answer, FileState};
 use crate::view::FilterView;
 
@@ -153,7 +153,7 @@ impl<'a, F> ScanCandidates<'a, F> {
     /// returned yet; see [`Candidates::reads`](super::Candidates::reads). For a partitioned filter, a scan of a prefix
     /// needs the first partition that may contain it.
     #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
         // A copy, so that the scan itself does not advance.
         let mut scan = Self { range: self.range.clone(), sources: self.sources.ahead(), ..*self };
         let mut reads = Vec::new();

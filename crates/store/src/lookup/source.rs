@@ -10,7 +10,7 @@ use super::wanted::{SearchKey, Wanted};
 use crate::chunk::{Chunk, Group};
 use crate::config::Config;
 use crate::counts::Found;
-use crate::read::FilterRead;
+use crate::read::PendingRead;
 use crate::state::{Answer, FileState};
 use crate::view::{Level, Order};
 
@@ -169,11 +169,11 @@ impl<'a, F> Visit<'a, F> {
     #[inline]
     pub(super) fn next(&mut self, config: &Arc<Config>, key: &mut SearchKey<'a>) -> Option<(usize, Answer)> {
         let group = self.chunk.core.group.as_ref();
-        let alone = self.group(config).map_or(u64::MAX, |group| group.alone);
+        let ungrouped = self.group(config).map_or(u64::MAX, |group| group.ungrouped);
         let place = self.left.trailing_zeros() as usize;
         let state = self.chunk.core.files.get(place)?;
         self.left &= self.left - 1;
-        let answer = if alone >> place & 1 == 1 {
+        let answer = if ungrouped >> place & 1 == 1 {
             state.probe_key(key.bytes, || key.whole_for(config, state))
         } else {
             let answer = Answer::of_group(state, key.bytes);
@@ -199,7 +199,7 @@ impl<'a, F> Visit<'a, F> {
     /// probes.
     #[inline]
     pub(super) fn pass(&mut self, place: usize, state: &FileState, answer: Answer) {
-        let is_grouped = self.chunk.core.group.as_ref().is_some_and(|group| group.alone >> place & 1 == 0);
+        let is_grouped = self.chunk.core.group.as_ref().is_some_and(|group| group.ungrouped >> place & 1 == 0);
         if is_grouped && answer.probe == Probe::MaybePresent {
             self.passed |= 1 << place;
         } else {
@@ -237,9 +237,9 @@ impl<'a, F> Visit<'a, F> {
     }
 
     /// Returns the reads that the filters of the files left still need.
-    pub(super) fn reads(&self, key: &'a [u8]) -> impl Iterator<Item = (&'a Arc<F>, FilterRead)> {
-        let (chunk, alone) = (self.chunk, self.chunk.core.group.as_ref().map_or(u64::MAX, |group| group.alone));
-        let files = bits_of(self.left & alone).filter_map(move |place| chunk.file(place));
+    pub(super) fn reads(&self, key: &'a [u8]) -> impl Iterator<Item = (&'a Arc<F>, PendingRead)> {
+        let (chunk, ungrouped) = (self.chunk, self.chunk.core.group.as_ref().map_or(u64::MAX, |group| group.ungrouped));
+        let files = bits_of(self.left & ungrouped).filter_map(move |place| chunk.file(place));
         files.filter_map(move |(file, state)| Some((file, state.read_for_key(key)?)))
     }
 }

@@ -4,8 +4,8 @@ use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::KeyRange;
 use sstfilter::{Filters, KeyHash};
-use sstfilter_range::KeyRange;
 
 use crate::chunk::{Chunk, PrefixedHead};
 use crate::config::Config;
@@ -80,8 +80,8 @@ impl<'a> Wanted<'a> for SearchKey<'a> {
         let (core, key) = (&chunk.core, self.bytes);
         let mut files = core.bounds.holding(key, &mut self.head, |files| core.covering(files, key));
         // Heads know nothing of these files: they have range tombstones or unknown bounds.
-        if core.special != 0 {
-            files |= core.covering(core.special, key);
+        if core.without_heads != 0 {
+            files |= core.covering(core.without_heads, key);
         }
         files
     }

@@ -5,7 +5,7 @@
 //! are held in memory, so an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer
 //! to the previous bound, as in blocks of a table, a forged index of some MiB could claim gigabytes.
 
-use sstfilter_range::internal::common_prefix;
+use sstfilter::internal::key_head::common_prefix;
 
 /// The number of partitions whose bounds share a prefix. With more, one prefix serves more bounds; but where keys
 /// change from one long prefix to another (tenants, tables), more bounds repeat it in full.

@@ -12,9 +12,9 @@ use sstfilter::{
 
 use super::PartitionCut;
 use super::bounds::{Bounds, PREFIX_GROUP};
-use super::error::PartitionError;
 use super::trailer::ContainerTrailer;
 use crate::codec::{Cursor, LINE_BYTES};
+use crate::error::FilterProblem;
 
 /// The top index of one file's filter: where its partitions are, and which keys are in them.
 ///
@@ -62,7 +62,7 @@ use crate::codec::{Cursor, LINE_BYTES};
 /// let range = index.block_range(number)?;
 /// let partition = index.open(number, &file[range.start as usize..range.end as usize])?;
 /// assert!(partition.may_contain(hash));
-/// # Ok::<(), sstfilter_store::PartitionError>(())
+/// # Ok::<(), sstfilter_store::FilterProblem>(())
 /// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
@@ -100,8 +100,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] if the bytes are not the end of a partitioned filter, are damaged, or are of a later version.
-    pub fn tail_bytes(end: &[u8]) -> Result<u64, PartitionError> {
+    /// [`FilterProblem`] if the bytes are not the end of a partitioned filter, are damaged, or are of a later version.
+    pub fn tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
         ContainerTrailer::decode(end).map(|trailer| trailer.tail_bytes())
     }
 
@@ -113,9 +113,9 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] if the bytes are damaged or contradict each other, or if their hash or file differs from the
+    /// [`FilterProblem`] if the bytes are damaged or contradict each other, or if their hash or file differs from the
     /// reader's. For reads, all of these mean "may be present" for every key of the file.
-    pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
+    pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterProblem> {
         let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
         let (expected_bytes, got) = (trailer.tail_bytes(), tail.len() as u64);
@@ -125,7 +125,8 @@ impl PartitionIndex {
         let index = tail.get(..tail.len() - trailer.end_bytes()).unwrap_or_default();
         let sum = checksum(index);
         if sum != trailer.index_checksum {
-            return Err(PartitionError::IndexChecksum { expected: trailer.index_checksum, got: sum });
+            let (expected, what) = (trailer.index_checksum, "top index of a partitioned filter");
+            return Err(FilterProblem::Checksum { what, expected, got: sum });
         }
         HeldParts::of_field(&trailer.held).check_for(&context, trailer.identity)?;
         let kinds = context.kinds().cloned().unwrap_or_default();
@@ -207,7 +208,7 @@ impl PartitionIndex {
     }
 
     /// Checks that every known key is present: either all partitions can be used, or none.
-    fn check_known(&self) -> Result<(), PartitionError> {
+    fn check_known(&self) -> Result<(), FilterProblem> {
         let mut unchecked = None;
         // One pass that loads each flag once, because another thread may be finding out that a key is absent.
         for known in &self.known {
@@ -217,7 +218,7 @@ impl PartitionIndex {
                 None => unchecked = unchecked.or(Some(known.partition)),
             }
         }
-        unchecked.map_or(Ok(()), |partition| Err(PartitionError::KnownKeysUnchecked { partition }))
+        unchecked.map_or(Ok(()), |partition| Err(FilterProblem::KnownKeysUnchecked { partition }))
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and checks that they do. Reads
@@ -230,12 +231,12 @@ impl PartitionIndex {
     /// partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
-        mut read: impl FnMut(u32) -> Result<D, PartitionError>,
-    ) -> Result<(), PartitionError> {
+        mut read: impl FnMut(u32) -> Result<D, FilterProblem>,
+    ) -> Result<(), FilterProblem> {
         for number in self.unchecked_partitions().collect::<Vec<_>>() {
             match read(number).and_then(|block| self.open(number, block).map(drop)) {
                 // Other partitions have not been read yet.
-                Ok(()) | Err(PartitionError::KnownKeysUnchecked { .. }) => {}
+                Ok(()) | Err(FilterProblem::KnownKeysUnchecked { .. }) => {}
                 Err(problem) => return Err(problem),
             }
         }
@@ -332,18 +333,18 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`PartitionError`] if the partition has no filter, or the bytes are not those that were written for it; if a
-    /// known key is absent, here or in a partition that was read before; [`PartitionError::KnownKeysUnchecked`] while
+    /// [`FilterProblem`] if the partition has no filter, or the bytes are not those that were written for it; if a
+    /// known key is absent, here or in a partition that was read before; [`FilterProblem::KnownKeysUnchecked`] while
     /// partitions that must hold known keys have not been read. For reads, all of these mean "may be present" for the
     /// keys of this partition.
-    pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, PartitionError> {
+    pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, FilterProblem> {
         let entry = self.entry(number)?;
         if entry.bytes == 0 {
-            return Err(PartitionError::WithoutFilter);
+            return Err(FilterProblem::WithoutFilter);
         }
-        let (expected, got) = (entry.bytes, block.as_ref().len() as u64);
-        if u64::from(expected) != got {
-            return Err(PartitionError::Length { number, expected, got });
+        let (expected, got) = (u64::from(entry.bytes), block.as_ref().len() as u64);
+        if expected != got {
+            return Err(FilterProblem::Length { what: "partition of a filter", expected, got });
         }
         let (loaded, got) = match FilterBlock::load_partition(block, self.hash_identity(), Some(&self.kinds)) {
             Ok(block) => {
@@ -360,7 +361,7 @@ impl PartitionIndex {
         // The checksum decides first, so that all damage has one name: an unknown version may be a flipped bit.
         let expected = entry.checksum;
         if got != expected {
-            return Err(PartitionError::Checksum { number, expected, got });
+            return Err(FilterProblem::PartitionChecksum { number, expected, got });
         }
         let block = loaded?;
         for known in self.known.iter().filter(|known| known.partition == number) {
@@ -375,8 +376,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError::Field`], in a [`PartitionError`], if there is no such partition.
-    pub fn block_range(&self, number: u32) -> Result<Range<u64>, PartitionError> {
+    /// [`BlockError::Field`], in a [`FilterProblem`], if there is no such partition.
+    pub fn block_range(&self, number: u32) -> Result<Range<u64>, FilterProblem> {
         self.entry(number).map(Entry::range)
     }
 
@@ -387,7 +388,7 @@ impl PartitionIndex {
         self.bounds.parts(number as usize).concat()
     }
 
-    fn entry(&self, number: u32) -> Result<Entry, PartitionError> {
+    fn entry(&self, number: u32) -> Result<Entry, FilterProblem> {
         let (field, expected) = ("number of a partition", "one below the number of partitions");
         let refused = BlockError::Field { field, expected, got: number.into() };
         Ok(*self.entries.get(number as usize).ok_or(refused)?)

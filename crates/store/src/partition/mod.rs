@@ -25,14 +25,12 @@
 
 mod bounds;
 mod build;
-mod error;
 mod index;
 #[cfg(test)]
 mod tests;
 mod trailer;
 
 pub use build::PartitionedBuilder;
-pub use error::PartitionError;
 pub use index::PartitionIndex;
 
 use sstfilter::ConfigError;

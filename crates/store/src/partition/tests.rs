@@ -16,8 +16,9 @@ use sstfilter::{
 
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
-use super::{PartitionCut, PartitionError, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use super::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use crate::codec::put_item;
+use crate::error::FilterProblem;
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
@@ -93,17 +94,17 @@ fn lower_bounds(index: &PartitionIndex) -> Vec<Vec<u8>> {
 }
 
 /// Returns whether the key may be in the file, read as an engine would.
-fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, PartitionError> {
+fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, FilterProblem> {
     probe_hash(index, container, key, KeyHasher::default().hash(key))
 }
 
-fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, PartitionError> {
+fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, FilterProblem> {
     let (number, hash) = index.locate(key, hash);
     Ok(index.open(number, block_of(index, container, number))?.may_contain(hash))
 }
 
 /// Returns the index after reading the partitions that must hold known keys.
-fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), PartitionError>) {
+fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), FilterProblem>) {
     let index = PartitionIndex::load(tail_of(container), context).unwrap();
     let verdict = index.check_known_keys(|number| Ok(block_of(&index, container, number)));
     (index, verdict)
@@ -239,7 +240,7 @@ fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no
     let [second, third] = [1, 2].map(|number| index.lower_bound(number));
     for key in &keys {
         match probe(&index, &container, key) {
-            Err(PartitionError::WithoutFilter) => assert!(*key >= second && *key < third),
+            Err(FilterProblem::WithoutFilter) => assert!(*key >= second && *key < third),
             answer => assert!(answer == Ok(true) && !(*key >= second && *key < third)),
         }
     }
@@ -253,7 +254,7 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
         let built = build(moody(false), cut, &keys);
         let container = built.block.unwrap();
         let index = load(&container);
-        let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(PartitionError::WithoutFilter);
+        let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(FilterProblem::WithoutFilter);
         let without: Vec<&[u8]> = keys.iter().filter(is_without).map(|key| &key[..]).collect();
         let with = keys.iter().find(|key| !is_without(key)).unwrap();
         let absent = |known: &[&[u8]]| {
@@ -283,7 +284,7 @@ fn a_damaged_partition_of_a_known_key_ends_the_check_and_no_partition_opens() {
         read.push(number);
         Ok(block_of(&index, &damaged, number))
     });
-    assert!(matches!(checked, Err(PartitionError::Checksum { number: 0, .. })), "{checked:?}");
+    assert!(matches!(checked, Err(FilterProblem::PartitionChecksum { number: 0, .. })), "{checked:?}");
     assert_eq!(read, [0]);
     let opened = |number| index.open(number, block_of(&index, &damaged, number));
     assert!((0..index.partitions()).all(|number| opened(number).is_err()));
@@ -423,7 +424,7 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
     for cut in CUTS {
         let container = of_parts(&parts, cut, &numbered(5_000)).block.unwrap();
         let refused = PartitionIndex::load(tail_of(&container), &hasher).unwrap_err();
-        assert!(matches!(refused, PartitionError::Block(BlockError::ExtractorMismatch { .. })), "{refused}");
+        assert!(matches!(refused, FilterProblem::Block(BlockError::ExtractorMismatch { .. })), "{refused}");
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let may_contain_prefix = |prefix: &[u8]| {
@@ -462,7 +463,7 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
             let first: Vec<u32> = index.unchecked_partitions().collect();
             let other = (0..index.partitions()).find(|number| !first.contains(number)).unwrap();
             let early = index.open(other, block_of(&index, &container, other)).map(drop);
-            assert_eq!(early, Err(PartitionError::KnownKeysUnchecked { partition: first[0] }), "{cut:?}");
+            assert_eq!(early, Err(FilterProblem::KnownKeysUnchecked { partition: first[0] }), "{cut:?}");
 
             let checked = index.check_known_keys(|number| Ok(block_of(&index, &container, number)));
             assert_eq!(checked.is_ok(), is_right, "{cut:?}");
@@ -489,7 +490,7 @@ fn no_partition_opens_while_one_that_must_hold_a_known_key_cannot_be_read() {
     let context = LoadContext::new(&hasher).with_known_keys(&known);
     let index = PartitionIndex::load(tail_of(&container), context).unwrap();
     let last = index.partitions() - 1;
-    let bad_disk = PartitionError::from(BlockError::Unreadable { reason: "a bad disk".into() });
+    let bad_disk = FilterProblem::from(BlockError::Unreadable { reason: "a bad disk".into() });
     for unreadable in [vec![0, last], vec![0], vec![last], vec![]] {
         let checked = index.check_known_keys(|number| {
             let is_readable = !unreadable.contains(&number);
@@ -519,9 +520,9 @@ fn no_partition_opens_before_all_that_must_hold_parts_of_a_known_key_were_read()
     let asked = index();
     for number in of_whole_keys {
         let opened = asked.open(number, block_of(&asked, &container, number)).map(drop);
-        assert!(matches!(opened, Err(PartitionError::KnownKeysUnchecked { .. })), "{opened:?}");
+        assert!(matches!(opened, Err(FilterProblem::KnownKeysUnchecked { .. })), "{opened:?}");
     }
-    let bad_disk = PartitionError::from(BlockError::Unreadable { reason: "a bad disk".into() });
+    let bad_disk = FilterProblem::from(BlockError::Unreadable { reason: "a bad disk".into() });
     for (unreadable, is_usable) in [(&of_parts[..], false), (&of_whole_keys[..], false), (&[][..], true)] {
         let index = index();
         let checked = index.check_known_keys(|number| {
@@ -557,12 +558,12 @@ fn a_container_is_loaded_for_its_own_file_and_hash_only() {
     let tail = tail_of(&container);
     let own = LoadContext::new(&hasher).with_file_id(file);
     assert_eq!(PartitionIndex::load(tail, own).unwrap().file(), Some(file));
-    assert!(matches!(PartitionIndex::load(tail, &hasher), Err(PartitionError::Block(BlockError::FileMismatch { .. }))));
+    assert!(matches!(PartitionIndex::load(tail, &hasher), Err(FilterProblem::Block(BlockError::FileMismatch { .. }))));
     let other = LoadContext::new(&hasher).with_file_id(FileId::new(b"another").unwrap());
-    assert!(matches!(PartitionIndex::load(tail, other), Err(PartitionError::Block(BlockError::FileMismatch { .. }))));
+    assert!(matches!(PartitionIndex::load(tail, other), Err(FilterProblem::Block(BlockError::FileMismatch { .. }))));
     let other = KeyHasher::with_seed(1);
     let other = LoadContext::new(&other).with_file_id(file);
-    assert!(matches!(PartitionIndex::load(tail, other), Err(PartitionError::Block(BlockError::HashMismatch { .. }))));
+    assert!(matches!(PartitionIndex::load(tail, other), Err(FilterProblem::Block(BlockError::HashMismatch { .. }))));
 }
 
 /// The tail of a container with any top index, under valid checksums.
@@ -593,7 +594,7 @@ fn a_forged_top_index_is_refused_or_small() {
     let refused = |cut, partitions, index: &[u8]| {
         matches!(
             PartitionIndex::load(&forge(cut, partitions, index), &KeyHasher::default()),
-            Err(PartitionError::Block(BlockError::Field { .. }))
+            Err(FilterProblem::Block(BlockError::Field { .. }))
         )
     };
     let [by_key, by_hash] = CUTS;
@@ -645,7 +646,7 @@ fn a_forged_top_index_is_refused_or_small() {
     let hollow = vec![0; 2 * 100_001];
     let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();
     assert!(index.memory_bytes() < 8 * hollow.len(), "{}", index.memory_bytes());
-    assert!(matches!(index.open(0, &[][..]), Err(PartitionError::WithoutFilter)));
+    assert!(matches!(index.open(0, &[][..]), Err(FilterProblem::WithoutFilter)));
 }
 
 #[test]

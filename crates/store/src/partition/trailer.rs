@@ -21,7 +21,7 @@ use sstfilter::internal::{CheckedTail, Ending, HeldParts};
 use sstfilter::{BlockError, BlockIdentity};
 
 use super::PartitionCut;
-use super::error::PartitionError;
+use crate::error::{FilterProblem, wrong_field};
 
 /// The newest version of the container, which the writer always writes.
 const CONTAINER_VERSION: u8 = 1;
@@ -80,8 +80,9 @@ impl ContainerTrailer {
     }
 
     /// Decodes the end of `container`, reading only its last [`MAX_END_BYTES`] bytes.
-    pub(super) fn decode(container: &[u8]) -> Result<Self, PartitionError> {
-        let other_magic = |got| PartitionError::NotPartitioned { got };
+    pub(super) fn decode(container: &[u8]) -> Result<Self, FilterProblem> {
+        let other_magic =
+            |got: u16| wrong_field("magic bytes of a partitioned filter", "SP", &got.to_le_bytes().escape_ascii());
         let (trailer, flags) = Ending::fields(container, (MAGIC, CONTAINER_VERSION), other_magic)?;
         // Before the checksum, because a future flag may change what it covers.
         BlockError::require(
@@ -178,23 +179,23 @@ mod tests {
             bytes.put_u32_le(sum);
             ContainerTrailer::decode(&bytes)
         };
-        assert!(matches!(reseal(25, 0x81), Err(PartitionError::Block(BlockError::Field { got: 8, .. }))));
-        assert!(matches!(reseal(25, 2), Err(PartitionError::Block(BlockError::Version { got: 2, .. }))));
-        assert!(matches!(reseal(26, b'T'), Err(PartitionError::NotPartitioned { .. })));
-        assert!(matches!(reseal(24, 0x31), Err(PartitionError::Block(BlockError::UnknownHash { got: 3 }))));
-        assert!(matches!(reseal(24, 0xf1), Err(PartitionError::Block(BlockError::Field { got: 1, .. }))));
+        assert!(matches!(reseal(25, 0x81), Err(FilterProblem::Block(BlockError::Field { got: 8, .. }))));
+        assert!(matches!(reseal(25, 2), Err(FilterProblem::Block(BlockError::Version { got: 2, .. }))));
+        assert!(matches!(reseal(26, b'T'), Err(FilterProblem::Field { .. })));
+        assert!(matches!(reseal(24, 0x31), Err(FilterProblem::Block(BlockError::UnknownHash { got: 3 }))));
+        assert!(matches!(reseal(24, 0xf1), Err(FilterProblem::Block(BlockError::Field { got: 1, .. }))));
         // 0x12_3458 partitions cannot be cut by hash.
         assert!(reseal(21, 0x58).is_ok());
         let mut even = examples().nth(4).unwrap();
         even.partitions = 0x12_3458;
         assert!(matches!(
             ContainerTrailer::decode(&even.encode()),
-            Err(PartitionError::Block(BlockError::Field { field: "partitions", .. }))
+            Err(FilterProblem::Block(BlockError::Field { field: "partitions", .. }))
         ));
         even.partitions = 0;
         assert!(matches!(
             ContainerTrailer::decode(&even.encode()),
-            Err(PartitionError::Block(BlockError::Field { field: "partitions", .. }))
+            Err(FilterProblem::Block(BlockError::Field { field: "partitions", .. }))
         ));
     }
 }

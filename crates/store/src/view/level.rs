@@ -6,9 +6,9 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use sstfilter::KeyRange;
 use sstfilter::internal::CacheResidency;
-use sstfilter_range::KeyRange;
-use sstfilter_range::internal::{KeyHeads, SharedPrefix};
+use sstfilter::internal::key_head::{KeyHeads, SharedPrefix};
 
 use crate::chunk::{Chunk, Member, max_files, prefix_of};
 use crate::config::Config;
@@ -83,8 +83,9 @@ pub enum ViewError {
     },
     /// Two files of a level other than 0 would have or delete a key in common, or one would lie within the bounds of
     /// the other. Cut range tombstones where files end: each file gets the part from its smallest key up to but
-    /// excluding the smallest key of the next file. Files of [unknown bounds](super::FilterStore::open_unfiltered) are
-    /// compared by the range tombstones in their descriptions alone.
+    /// excluding the smallest key of the next file. Files of
+    /// [unknown bounds](super::FilterStore::open_without_description) are compared by the range tombstones in their
+    /// descriptions alone.
     Overlap {
         /// The level.
         level: u32,
@@ -134,6 +135,9 @@ impl core::error::Error for ViewError {}
 /// edit.
 pub(crate) type LevelChange<F> = (HashMap<*const F, Leaving<F>>, Vec<(usize, Member<F>)>);
 
+/// The levels of a view before and after an edit.
+pub(crate) type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
+
 /// A file that leaves a level.
 pub(crate) struct Leaving<F> {
     pub(crate) position: usize,
@@ -143,10 +147,10 @@ pub(crate) struct Leaving<F> {
 }
 
 /// The new members of chunks, by the places of these chunks.
-type Touched<F> = BTreeMap<Place, Vec<Member<F>>>;
+type Touched<F> = BTreeMap<ChunkPosition, Vec<Member<F>>>;
 
 /// Whether a chunk is in the order of keys, and its position among these or the loose ones.
-type Place = (bool, usize);
+type ChunkPosition = (bool, usize);
 
 impl<F> Level<F> {
     pub(crate) fn empty(number: u32) -> Self {
@@ -164,11 +168,6 @@ impl<F> Level<F> {
 
     pub(crate) fn has_files(&self) -> bool {
         self.chunks().next().is_some()
-    }
-
-    /// Returns the files with their states and ages.
-    pub(crate) fn members(&self) -> impl Iterator<Item = Member<F>> {
-        self.chunks().flat_map(|chunk| chunk.members())
     }
 
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
@@ -195,7 +194,7 @@ impl<F> Level<F> {
         self.fences.partition_point(key, begins_before).saturating_sub(1)
     }
 
-    fn find_chunk(&self, file: &Arc<F>) -> Option<Place>
+    fn find_chunk(&self, file: &Arc<F>) -> Option<ChunkPosition>
     where
         F: AsRef<FileFilters>,
     {
@@ -208,20 +207,6 @@ impl<F> Level<F> {
             }
         }
         Some((false, self.loose.iter().position(has_it)?))
-    }
-
-    /// Gives the age of a file to the one that replaces it.
-    pub(crate) fn set_ages(&self, (leaving, _): &mut LevelChange<F>)
-    where
-        F: AsRef<FileFilters>,
-    {
-        let chunks = || self.loose.iter().flat_map(|chunk| (0..).zip(&chunk.files).map(move |at| (chunk, at)));
-        for Leaving { file, by, .. } in leaving.values_mut() {
-            let Some((_, by)) = by else { continue };
-            if let Some((chunk, (place, _))) = chunks().find(|(_, (_, other))| Arc::ptr_eq(other, file)) {
-                by.age = chunk.age(place);
-            }
-        }
     }
 
     /// Returns the level after a change.
@@ -259,7 +244,8 @@ impl<F> Level<F> {
                     if !seen.contains(&Arc::as_ptr(&member.file)) {
                         left = left.merged(&FileStats { overfull: 0, ..member.state.stats() });
                     }
-                    leaving.by.as_ref().map(|(_, by)| by.clone())
+                    // A file that replaces another has its age.
+                    leaving.by.as_ref().map(|(_, by)| Member { age: member.age, ..by.clone() })
                 }
             };
             *members = core::mem::take(members).into_iter().filter_map(stay).collect();
@@ -292,7 +278,7 @@ impl<F> Level<F> {
     }
 
     /// Returns the members of the chunk at `place`, to be changed.
-    fn touch<'a>(&self, place: Place, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
+    fn touch<'a>(&self, place: ChunkPosition, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
         let chunk = self.chunks_of(place.0).get(place.1);
         touched.entry(place).or_insert_with(|| chunk.map(|chunk| chunk.members().collect()).unwrap_or_default())
     }
@@ -350,7 +336,7 @@ impl<F> Level<F> {
         let [one, other] = *pair else { return Ok(()) };
         if !is_sorted {
             let is_same = self.number == OVERLAPPING && one.age == other.age;
-            return if is_same { Err(ViewError::DuplicateAge { age: one.age.0 }) } else { Ok(()) };
+            return if is_same { Err(ViewError::DuplicateAge { age: one.age }) } else { Ok(()) };
         }
         let [Some((_, end)), Some((smallest, _))] = [one, other].map(|member| member.state.metadata.span()) else {
             return Ok(());

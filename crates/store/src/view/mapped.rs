@@ -12,25 +12,12 @@ use bytes::Bytes;
 use sstfilter::{BlockError, FileId, KeyHash};
 use sstfilter_map::{FileMap, MapError, MapSet, SetMatch};
 
-use super::level::{Level, LevelChange};
-use crate::chunk::{Age, Member};
+use super::level::{Edited, Level, LevelChange};
+use super::{Covered, Order};
+use crate::chunk::Member;
 use crate::config::Config;
 use crate::file::FileFilters;
 use crate::state::FileState;
-
-/// A place in the order of a lookup: newer files come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Order {
-    pub(crate) level: u32,
-    pub(crate) age: Reverse<Age>,
-}
-
-/// A file that a map covers.
-pub(crate) struct Covered<F> {
-    pub(crate) order: Order,
-    pub(crate) file: Arc<F>,
-    pub(crate) state: Arc<FileState>,
-}
 
 impl<F> Clone for Covered<F> {
     fn clone(&self) -> Self {
@@ -67,8 +54,12 @@ impl<F> Clone for Mapped<F> {
 /// Slots that are copied together when a file leaves.
 const SLOTS: usize = 64;
 
-/// The levels of a view before and after an edit.
-type Edited<'a, F> = (&'a [Arc<Level<F>>], &'a [Arc<Level<F>>]);
+impl<F> Level<F> {
+    /// Returns the files with their states and ages.
+    pub(crate) fn members(&self) -> impl Iterator<Item = Member<F>> {
+        self.chunks().flat_map(|chunk| chunk.members())
+    }
+}
 
 impl<F> Mapped<F> {
     /// Returns the covered files that may contain a key, the newest last; `None` if all may.
@@ -160,27 +151,15 @@ impl<F> Mapped<F> {
         maps.retain(|map| files.iter().any(|file| map.index().local_id(*file).is_some()));
         let set = Arc::new(MapSet::new(&maps, &files));
         let slots = files.chunks(SLOTS).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
-        let mut mapped = Self { set, slots, covered: 0, uncovered: Arc::new([]), false_reads_before };
-        let mut uncovered = Vec::new();
-        for level in levels.iter().filter(|level| level.has_files()) {
-            let mut rest = Vec::new();
-            for member in level.members() {
-                if !mapped.cover(level.number, &member, config)? {
-                    rest.push((0, member));
-                }
-            }
-            if rest.len() == level.states().count() {
-                uncovered.push(level.clone());
-            } else if !rest.is_empty() {
-                // They fit, because they are files of the level.
-                let Ok(own) = Level::empty(level.number).edited(&(HashMap::new(), rest), config) else {
-                    return Ok(None);
-                };
-                uncovered.push(Arc::new(own));
-            }
-        }
-        mapped.uncovered = uncovered.into();
-        Ok(Some(mapped).filter(Self::is_kept))
+        let mapped = Self { set, slots, covered: 0, uncovered: Arc::new([]), false_reads_before };
+        let joining = |level: &Arc<Level<F>>| {
+            let members = level.members().map(|member| (0, member)).collect();
+            (level.number, (HashMap::new(), members))
+        };
+        let all = levels.iter().filter(|level| level.has_files()).map(joining).collect();
+        let mut refused = None;
+        let mapped = mapped.joined(all, (&[], levels), config, |error| refused = refused.take().or(Some(error)));
+        refused.map_or(Ok(mapped), Err)
     }
 
     /// Returns whether the maps cover a file of the view, or have something to report.
@@ -210,17 +189,34 @@ impl<F> Mapped<F> {
                     return false;
                 }
                 let Some(position) = covered else { return true };
+                if let (Some(covered), Some((place, by))) = (next.slot(position), leaving.by.take()) {
+                    added.push((place, Member { age: covered.order.age.0, ..by }));
+                }
                 next.set_slot(position, None);
-                added.extend(leaving.by.take());
                 false
             });
         }
+        next.joined(changes, (before, after), config, drop)
+    }
+
+    /// Divides the files of an edit, after the covered ones have left: those that a map covers, and those that replace or
+    /// join the uncovered ones. Files whose description contradicts a map are not covered, and reported to `refuse`.
+    fn joined(
+        mut self,
+        mut changes: BTreeMap<u32, LevelChange<F>>,
+        (before, after): Edited<'_, F>,
+        config: &Config,
+        mut refuse: impl FnMut(MapError),
+    ) -> Option<Self>
+    where
+        F: AsRef<FileFilters>,
+    {
         let mut uncovered: BTreeMap<u32, Arc<Level<F>>> =
             self.uncovered.iter().map(|level| (level.number, level.clone())).collect();
         let find = |levels: &[Arc<Level<F>>], number| levels.iter().find(|level| level.number == number).cloned();
         for (&number, (leaving, added)) in &mut changes {
             let joined = added.len();
-            added.retain(|(_, member)| !next.cover(number, member, config).unwrap_or(false));
+            added.retain(|(_, member)| !self.cover(number, member, config).map_err(&mut refuse).unwrap_or(false));
             let (own, all) = (uncovered.remove(&number), find(before, number).filter(|level| level.has_files()));
             let had_covered = own.as_ref().map(Arc::as_ptr) != all.as_ref().map(Arc::as_ptr);
             let Some(after) = find(after, number) else { continue };
@@ -236,8 +232,8 @@ impl<F> Mapped<F> {
                 uncovered.insert(number, level);
             }
         }
-        next.uncovered = uncovered.into_values().collect();
-        Some(next).filter(Self::is_kept)
+        self.uncovered = uncovered.into_values().collect();
+        Some(self).filter(Self::is_kept)
     }
 
     /// Takes the file into its slot, if a map covers it. Returns whether one does.

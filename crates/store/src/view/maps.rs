@@ -9,8 +9,9 @@ use bytes::Bytes;
 use sstfilter::{FileId, KeyHash};
 use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteSet};
 
-use super::FilterView;
+use super::level::Level;
 use super::mapped::Mapped;
+use super::{FilterView, Maps};
 use crate::file::FileFilters;
 use crate::state::FileState;
 use crate::stats::{Count, MapStats};
@@ -184,6 +185,16 @@ impl<F> FilterView<F> {
     #[must_use]
     pub fn map_stats(&self) -> MapStats {
         MapStats::of(&self.counts)
+    }
+
+    /// Returns the levels with the files that no map covers.
+    fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
+        self.mapped().map_or(&self.levels, |mapped| &mapped.uncovered)
+    }
+
+    /// Returns the maps of files, if the view has any.
+    fn mapped(&self) -> Option<&Mapped<F>> {
+        if let Maps::Files(mapped) = &self.maps { Some(mapped) } else { None }
     }
 
     fn false_reads(&self) -> [u64; 2] {

@@ -5,27 +5,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::Filters;
 use sstfilter::internal::StripedCounters;
-use sstfilter_map::{WriteId, WriteSet};
+use sstfilter::{FileId, Filters};
+
+use core::cmp::Reverse;
 
 use super::chunk::{Age, Member};
 use super::config::Config;
 use super::file::FileFilters;
 use super::filter_store::FilterStore;
+use super::state::FileState;
 use super::stats::{Count, FileStats};
+use super::writes::{WriteId, WriteSet, Writes};
 use ids::Ids;
 use level::{Leaving, LevelChange, OVERLAPPING};
 
 pub(super) use level::Level;
 pub use level::ViewError;
-pub(super) use mapped::{Covered, Mapped, Order};
+use mapped::Mapped;
+#[cfg(feature = "maps")]
 pub use maps::{MapPolicy, MapReason};
 
 mod ids;
 mod level;
+#[cfg_attr(not(feature = "maps"), path = "no_maps.rs")]
 mod mapped;
+#[cfg(feature = "maps")]
 mod maps;
+#[cfg(feature = "maps")]
 mod writes;
 
 /// The files of a store at one time, which says which of them must be read for a key, a prefix or a range.
@@ -59,6 +66,20 @@ pub(super) enum Maps<F> {
     Files(Arc<Mapped<F>>),
     /// Maps of writes.
     Writes(Arc<WriteSet<Bytes>>),
+}
+
+/// A place in the order of a lookup: newer files come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    pub(super) level: u32,
+    pub(super) age: Reverse<Age>,
+}
+
+/// A file that a map covers.
+pub(super) struct Covered<F> {
+    pub(super) order: Order,
+    pub(super) file: Arc<F>,
+    pub(super) state: Arc<FileState>,
 }
 
 impl<F> Clone for Maps<F> {
@@ -183,7 +204,7 @@ impl<F> FilterView<F> {
     /// Returns the files of level 0 with their ages, from the newest to the oldest. Ages belong into the manifest.
     pub fn level_0(&self) -> impl Iterator<Item = (u64, &Arc<F>)> {
         let chunks = self.level(OVERLAPPING).into_iter().flat_map(|level| level.chunks());
-        chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place).0, file)))
+        chunks.flat_map(|chunk| chunk.files.iter().enumerate().map(|(place, file)| (chunk.age(place), file)))
     }
 
     /// Returns an age above those of all files that level 0 has had in this view and those that it was made from, for
@@ -211,19 +232,14 @@ impl<F> FilterView<F> {
         self.counts.of_thread().add(count as usize, times);
     }
 
-    /// Returns the levels with the files that no map covers.
-    pub(super) fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
-        self.mapped().map_or(&self.levels, |mapped| &mapped.uncovered)
-    }
-
-    /// Returns the maps of files, if the view has any.
-    fn mapped(&self) -> Option<&Mapped<F>> {
-        if let Maps::Files(mapped) = &self.maps { Some(mapped) } else { None }
-    }
-
     /// Returns the maps of writes, if the view has any.
     fn writes(&self) -> Option<&WriteSet<Bytes>> {
         if let Maps::Writes(set) = &self.maps { Some(set) } else { None }
+    }
+
+    /// Returns whether maps cover all of these writes.
+    pub(super) fn covers(&self, writes: Writes) -> bool {
+        self.writes().is_some_and(|set| set.covers(writes))
     }
 
     fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
@@ -242,7 +258,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
         let member = |file: Arc<F>, age: Option<u64>| {
             let state = file.as_ref().as_ref().state.clone();
-            Member { file, state, age: Age(age.unwrap_or_default()) }
+            Member { file, state, age: age.unwrap_or_default() }
         };
         let coming = edit.changes.iter().filter_map(|change| change.comes.as_deref());
         let has_lost_key = self.writes().is_some_and(|set| self.find_lost_key(set, coming).is_some());
@@ -266,15 +282,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         }
         let mut levels: BTreeMap<u32, Arc<Level<F>>> =
             self.levels.iter().map(|level| (level.number, level.clone())).collect();
-        for (&number, change) in &mut changes {
+        for (&number, change) in &changes {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
-            if number == OVERLAPPING {
-                level.set_ages(change);
-            }
             *level = Arc::new(level.edited(change, &self.config)?);
         }
         let ids = self.ids_after(&changes)?;
-        let newest = levels.get(&OVERLAPPING).and_then(|level| level.chunks().next()).map(|chunk| chunk.age(0).0);
+        let newest = levels.get(&OVERLAPPING).and_then(|level| level.chunks().next()).map(|chunk| chunk.age(0));
         let next_age = self.next_age.max(newest.map_or(0, |newest| newest.saturating_add(1)));
         // Counts stay when the last file has left: totals never decrease.
         let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
@@ -288,6 +301,21 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             maps => maps.clone(),
         };
         Ok(Self { levels, ids: Arc::new(ids), maps, next_age, ..self.clone() })
+    }
+
+    /// Looks up the keys that descriptions name, and returns a file that lacks one: none of its writes wrote that key.
+    /// Then the hash function has changed under its name, or a number was given to two flushes.
+    fn find_lost_key<'a>(&self, set: &WriteSet<Bytes>, files: impl IntoIterator<Item = &'a F>) -> Option<FileId>
+    where
+        F: 'a,
+    {
+        let lacks_key = |file: &FileFilters| {
+            let Some(writes) = file.writes_in_maps().filter(|writes| set.covers(*writes)) else { return false };
+            let may_be_in = |key: &&[u8]| set.of(self.filters().hash(key)).may_be_in(writes);
+            !file.metadata().known_keys().iter().all(may_be_in)
+        };
+        let lost = files.into_iter().map(AsRef::as_ref).find(|file| lacks_key(file))?;
+        Some(lost.metadata().file_id())
     }
 
     /// Returns the ids of the files after changes that fit their levels.

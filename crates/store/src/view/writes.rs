@@ -9,14 +9,28 @@ use sstfilter_map::{
     FileMap, FileWrites, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes,
 };
 
-use super::maps::is_damaged;
-use super::{FilterView, MapPolicy, MapReason, Maps, OVERLAPPING};
+use super::maps::{MapPolicy, MapReason, is_damaged};
+use super::{FilterView, Maps, OVERLAPPING};
 use crate::file::FileFilters;
 
-impl<F> FilterView<F> {
-    /// Returns whether maps cover all of these writes.
-    pub(crate) fn covers(&self, writes: Writes) -> bool {
-        self.writes().is_some_and(|set| set.covers(writes))
+impl FileFilters {
+    /// States which flushes wrote the file's entries. A view with maps of writes skips the file if none of them wrote
+    /// the key.
+    ///
+    /// The value comes from a constructor of [`FileWrites`] that is named for the file's origin, from
+    /// [`OutputWrites`](sstfilter_map::OutputWrites) for the output of a compaction, or, when the store is opened, from
+    /// the manifest. Files with range tombstones are never excluded, nor are those that were opened [without a
+    /// description](crate::FilterStore::open_without_description).
+    #[must_use]
+    pub fn with_writes(mut self, writes: FileWrites) -> Self {
+        self.writes = Some(Box::new(writes));
+        self
+    }
+
+    /// Returns which flushes wrote the file's entries; [`FileWrites::UNKNOWN`] if that was not stated.
+    #[must_use]
+    pub fn writes(&self) -> FileWrites {
+        self.writes.as_deref().copied().unwrap_or(FileWrites::UNKNOWN)
     }
 }
 
@@ -98,39 +112,16 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
         let set = Arc::new(WriteSet::new(maps));
-        let files = self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files);
         // Files that were covered before have been compared, if their maps are still there: a flush must not look up
         // the keys of all files.
         let is_kept = |old: &Arc<FileMap<Bytes>>| maps.iter().any(|map| Arc::ptr_eq(map, old));
         let are_kept = self.writes().into_iter().flat_map(WriteSet::maps).all(is_kept);
         let is_new =
             |file: &&F| !are_kept || (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
-        match self.find_lost_key(&set, files.map(AsRef::as_ref).filter(is_new)) {
-            Some(error) => Err(error),
+        match self.find_lost_key(&set, self.all_files().map(|(_, file)| file).filter(is_new)) {
+            Some(file) => Err(MapError::KnownKeyAbsent { fingerprint: file.fingerprint() }),
             None => Ok(Self { maps: Maps::Writes(set), ..self.clone() }),
         }
-    }
-
-    /// Looks up the keys that descriptions name. One that none of its file's writes wrote shows that the hash function
-    /// has changed under its name, or that a number was given to two flushes.
-    pub(super) fn find_lost_key<'a>(
-        &self,
-        set: &WriteSet<Bytes>,
-        files: impl Iterator<Item = &'a F>,
-    ) -> Option<MapError>
-    where
-        F: 'a,
-    {
-        let filters = &self.config.reader.filters;
-        let lost = |file: &&F| {
-            let file: &FileFilters = (*file).as_ref();
-            let may_be_in = |key: &&[u8], writes| set.of(filters.hash(key)).may_be_in(writes);
-            let writes = file.writes_in_maps().filter(|writes| set.covers(*writes));
-            writes.is_some_and(|writes| !file.metadata().known_keys().iter().all(|key| may_be_in(key, writes)))
-        };
-        let lost = files.into_iter().find(lost)?;
-        let fingerprint = lost.as_ref().metadata().file_id().fingerprint();
-        Some(MapError::KnownKeyAbsent { fingerprint })
     }
 
     /// Returns whether maps of writes are used, or will be.
@@ -140,7 +131,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns whether a file states which flushes wrote its entries.
     pub(super) fn states_writes(&self) -> bool {
-        self.all_files().any(|(_, file)| file.writes() != FileWrites::UNKNOWN)
+        self.all_files().any(|(_, file)| file.as_ref().writes() != FileWrites::UNKNOWN)
     }
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
@@ -173,16 +164,16 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// Returns the files with their levels.
-    fn all_files(&self) -> impl Iterator<Item = (u32, &FileFilters)> {
+    fn all_files(&self) -> impl Iterator<Item = (u32, &F)> {
         self.levels.iter().flat_map(|level| {
             let files = level.chunks().flat_map(|chunk| &chunk.files);
-            files.map(|file| (level.number, (**file).as_ref()))
+            files.map(|file| (level.number, &**file))
         })
     }
 
     /// Returns the writes of files that no map covers, and that a map could cover by now.
     fn uncovered_writes(&self) -> impl Iterator<Item = Writes> {
-        let stated = self.all_files().filter_map(|(_, file)| file.writes_in_maps());
+        let stated = self.all_files().filter_map(|(_, file)| file.as_ref().writes_in_maps());
         stated.filter(|writes| self.flushed.is_some_and(|last| writes.last() <= last) && !self.covers(*writes))
     }
 
@@ -190,7 +181,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     fn floor(&self) -> WriteId {
         let last = self.levels().last().filter(|level| *level != OVERLAPPING);
         let above = self.all_files().filter(|(level, _)| Some(*level) != last);
-        let first = above.map(|(_, file)| file.writes().writes().first()).min();
+        let first = above.map(|(_, file)| file.as_ref().writes().writes().first()).min();
         // Writes that are still to come are above all files.
         first.into_iter().chain(self.flushed.map(WriteId::next)).min().unwrap_or(WriteId::MIN)
     }
@@ -204,9 +195,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns how many keys the files with writes below the floor have; `None` if that is not known.
     fn keys_below_floor(&self) -> Option<u64> {
         let floor = self.floor();
-        let files = self.all_files().filter(|(_, file)| file.writes().writes().first() < floor);
+        let files = self.all_files().map(|(_, file)| file.as_ref());
+        let files = files.filter(|file| file.writes().writes().first() < floor);
         // Only a file without filters has no known number of keys.
-        let keys = |(_, file): (_, &FileFilters)| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
+        let keys = |file: &FileFilters| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
         files.map(keys).try_fold(0, |sum: u64, keys| Some(sum.saturating_add(keys?)))
     }
 
@@ -228,12 +220,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let below = below.and_then(|last| hull?.within(WriteId::MIN, last.min(flushed)));
         let above = hull.and_then(|hull| hull.within(floor, flushed));
         let mut of_parts: Vec<_> = below.into_iter().chain(above).map(|part| (part, Vec::new())).collect();
-        for file in self.levels.iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files) {
-            let writes = (**file).as_ref().writes().writes();
+        for (_, file) in self.all_files() {
+            let writes = file.as_ref().writes().writes();
             let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();
             if !own.is_empty() {
                 let hashes = hashes(file)?;
-                let metadata = (**file).as_ref().metadata();
+                let metadata = file.as_ref().metadata();
                 let has = |key: &&[u8]| hashes.contains(&self.config.reader.filters.hash(key));
                 if !metadata.known_keys().iter().all(has) {
                     let fingerprint = metadata.file_id().fingerprint();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
-use sstfilter_store::{PartitionError, PartitionIndex};
+use sstfilter_store::{FilterProblem, PartitionIndex};
 
 pub(crate) struct Container {
     bytes: Vec<u8>,
@@ -23,14 +23,14 @@ pub(crate) fn ranges(index: &PartitionIndex) -> Vec<Range<usize>> {
 
 impl Container {
     /// Opens the container that fills `bytes`, and checks its known keys.
-    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
+    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterProblem> {
         let container = Self::open(bytes, context)?;
         container.index.check_known_keys(|number| Ok(container.block(number)))?;
         Ok(container)
     }
 
     /// Opens the container without reading any partition.
-    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, PartitionError> {
+    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterProblem> {
         let got = bytes.len() as u64;
         let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
@@ -57,7 +57,7 @@ impl Container {
         ranges(&self.index)
     }
 
-    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, PartitionError> {
+    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, FilterProblem> {
         self.index.open(number, self.block(number))
     }
 
@@ -84,12 +84,12 @@ impl Container {
     }
 
     /// Returns the partitions that cannot be used, with the reasons.
-    pub(crate) fn problems(&self) -> Vec<(u32, PartitionError)> {
+    pub(crate) fn problems(&self) -> Vec<(u32, FilterProblem)> {
         (0..self.index.partitions()).filter_map(|number| Some((number, self.partition(number).err()?))).collect()
     }
 
     /// Checks all partitions, and the zeros between them.
-    pub(crate) fn verify(&self) -> Result<(), PartitionError> {
+    pub(crate) fn verify(&self) -> Result<(), FilterProblem> {
         let mut end = 0;
         for number in 0..self.index.partitions() {
             let block = self.index.block_range(number)?;

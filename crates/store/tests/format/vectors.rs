@@ -25,7 +25,7 @@ fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
     let (store, keys, documented) = (FilterStore::default(), own.keys("keys"), own.whole());
     let mut builder = store.sidecar_builder(&table);
     keys.iter().for_each(|key| builder.add_key(key));
-    assert_eq!(hex(&builder.finish().seal().unwrap()), hex(&documented));
+    assert_eq!(hex(&builder.finish().seal_sidecar().unwrap()), hex(&documented));
 
     let metadata = FilterMetadata::of_sidecar(&documented, documented.len() as u64, &table).unwrap();
     let file = store.open(metadata, Bytes::from(documented));

@@ -99,8 +99,8 @@ fn descriptions() -> Vec<FilterMetadata> {
         build_with(&full, &hidden, Some(&tombstone)).1,
         build_with(&secret, &numbered(0..9).into_iter().collect(), Some(&tombstone)).1,
         build(&secret, &BTreeSet::new()).1,
-        secret.open_unfiltered(..).metadata().as_ref().clone(),
-        secret.open_unfiltered(&b"a"[..]..&b"b"[..]).metadata().as_ref().clone(),
+        secret.open_without_description(..).metadata().as_ref().clone(),
+        secret.open_without_description(&b"a"[..]..&b"b"[..]).metadata().as_ref().clone(),
     ]
 }
 
@@ -157,10 +157,10 @@ fn random_bytes_are_no_description_and_no_sidecar() {
         }
         let (_, first) = allocated(|| FilterMetadata::decode(&bytes));
         if random.one_in(2) && bytes.len() >= 64 {
-            let trailer = bytes.len() - 40;
-            bytes[trailer + 28..trailer + 36].copy_from_slice(b"SSTFLTSC");
-            let sum = crc(&bytes[trailer..trailer + 36]);
-            bytes[trailer + 36..].copy_from_slice(&sum);
+            let end = bytes.len() - 60;
+            bytes[end + 53..end + 56].copy_from_slice(b"\x11SC");
+            let sum = crc(&bytes[end..end + 56]);
+            bytes[end + 56..].copy_from_slice(&sum);
         }
         let length = bytes.len() as u64;
         let (_, second) = allocated(|| FilterMetadata::sidecar_tail_bytes(&bytes));
@@ -194,8 +194,8 @@ fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
     let mut builder = store.sidecar_builder(&table);
     tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
-    let description = built.filters().metadata().clone();
-    let sidecar = built.seal().unwrap().to_vec();
+    let description = built.metadata().clone();
+    let sidecar = built.seal_sidecar().unwrap().to_vec();
     let length = sidecar.len() as u64;
     let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar).unwrap()).unwrap();
     let tail = &sidecar[sidecar.len() - tail_bytes..];
@@ -331,7 +331,7 @@ fn swapped_partitions_are_noticed() {
             swapped[one.clone()].copy_from_slice(&bytes[other.clone()]);
             swapped[other.clone()].copy_from_slice(&bytes[one.clone()]);
             let problem = problem_of(&store, &metadata, swapped.into(), &keys, "swapped");
-            assert!(matches!(problem, Some(FilterProblem::Partition(_))), "{problem:?}");
+            assert!(matches!(problem, Some(FilterProblem::PartitionChecksum { .. })), "{problem:?}");
         }
     }
 }

@@ -165,7 +165,7 @@ fn range_tombstones_that_reach_into_a_neighbour_of_a_sorted_level_are_refused() 
     let [one, other] = [["n", "s"], ["r", "t"]].map(|range| deleting(&unbuilt, &[], range));
     assert!(view.edited(ViewEdit::new().add(1, one).add(1, other)).is_err());
     // Without a description, an end may be excluded, too.
-    let end = |key: &'static str| store.open_unfiltered(&b"e"[..]..key.as_bytes());
+    let end = |key: &'static str| store.open_without_description(&b"e"[..]..key.as_bytes());
     let unfiltered = |key| Arc::new(File::new([b"e".to_vec()].into(), Disk::new(Bytes::new()), end(key)));
     assert!(add(unfiltered("k\0")).is_err());
     let (between, file) = add(unfiltered("k")).unwrap();

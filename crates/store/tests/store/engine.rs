@@ -171,7 +171,7 @@ pub(crate) fn file_with(store: &FilterStore, keys: BTreeSet<Key>, tombstone: Opt
 pub(crate) fn file_to_be_read(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     let keys = keys.into_iter().collect();
     let (bytes, metadata) = build(store, &keys);
-    Arc::new(File::new(keys, Disk::new(bytes), store.open_to_be_read(metadata)))
+    Arc::new(File::new(keys, Disk::new(bytes), store.open_without_source(metadata)))
 }
 
 /// Returns a file with known bounds and no filters.
@@ -180,7 +180,7 @@ pub(crate) fn unfiltered<'a>(
     keys: impl IntoIterator<Item = Key>,
     bounds: impl Into<KeyRange<'a>>,
 ) -> Arc<File> {
-    let filters = store.open_unfiltered(bounds);
+    let filters = store.open_without_description(bounds);
     Arc::new(File::new(keys.into_iter().collect(), Disk::new(Bytes::new()), filters))
 }
 

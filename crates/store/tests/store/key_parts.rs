@@ -13,8 +13,8 @@ use sstfilter::{
     KeyHasher, KeyParts, LoadContext, LookupOutcome, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 use sstfilter_store::{
-    FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionError,
-    PartitionIndex, PartitionOptions, PartitionedBuilder, TableIdentity,
+    FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionIndex,
+    PartitionOptions, PartitionedBuilder, TableIdentity,
 };
 
 use crate::engine::with_key_parts;
@@ -169,7 +169,7 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     let (own, foreign): (&[u8], &[u8]) = (b"t000:000000", b"t000:another");
     for (known, is_own) in [([own], true), ([foreign], false)] {
         let context = LoadContext::new(&hasher).with_key_parts(&named).with_known_keys(&known);
-        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop).map_err(PartitionError::from);
+        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop).map_err(FilterProblem::from);
         let containers = CUTS.map(|cut| Container::load(&container_of(&whole_and(4), cut), context).map(drop));
         for loaded in containers.into_iter().chain([block]) {
             let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() }.into());
@@ -320,7 +320,7 @@ fn every_builder_adds_the_parts_of_every_key() {
         let store = options.map_or(store.clone(), |options| store.with_partitions(options));
         let mut builder = store.sidecar_builder(&identity);
         keys().for_each(|key| builder.add_key(&key));
-        let sidecar = builder.finish().seal().unwrap();
+        let sidecar = builder.finish().seal_sidecar().unwrap();
         let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
         assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
         let filter = store.open(metadata, sidecar);

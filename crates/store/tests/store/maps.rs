@@ -344,7 +344,7 @@ fn a_file_that_gets_a_sidecar_stays_covered_and_its_filter_has_the_id_of_the_tab
     {
         let mut builder = policy.sidecar_builder(&table);
         old.keys.iter().for_each(|key| builder.add_key(key));
-        let sidecar = builder.finish().seal().unwrap();
+        let sidecar = builder.finish().seal_sidecar().unwrap();
         let description = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &table).unwrap();
         assert_eq!(description.file_id(), table.file);
         let section = description.points().unwrap();

@@ -18,8 +18,8 @@ use sstfilter::{
 use sstfilter_map::{FileMap, MapOptions};
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FilterBudget, FilterMetadata, FilterProblem, FilterRead, FilterSource, FilterStore, FilterView, PartitionCut,
-    PartitionOptions, TableIdentity, ViewEdit, ViewError,
+    FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
+    PendingRead, TableIdentity, ViewEdit, ViewError,
 };
 
 use crate::common::effort;
@@ -176,7 +176,7 @@ struct World {
     now: Arc<Snapshot>,
     old: Vec<Arc<Snapshot>>,
     /// Pending reads of the engine, with the filter bytes of their files.
-    pending: Vec<(Bytes, FilterRead)>,
+    pending: Vec<(Bytes, PendingRead)>,
     has_panicked: bool,
 }
 
@@ -349,7 +349,7 @@ impl World {
         }
         let is_to_be_read = self.is_async && !self.random.one_in(4);
         let filters =
-            if is_to_be_read { opener.open_to_be_read(metadata) } else { opener.open(metadata, disk.clone()) };
+            if is_to_be_read { opener.open_without_source(metadata) } else { opener.open(metadata, disk.clone()) };
         Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
     }
 
@@ -363,10 +363,10 @@ impl World {
             builder.add_range_tombstone(start, end);
         }
         let built = builder.finish();
-        let described = built.filters().metadata().clone();
-        let Some(sidecar) = built.clone().seal() else { return built.filters().clone().seal() };
+        let described = built.metadata().clone();
+        let Some(sidecar) = built.clone().seal_sidecar() else { return built.seal() };
         let length = sidecar.len() as u64;
-        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 40..]).unwrap());
+        let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar[sidecar.len() - 60..]).unwrap());
         let tail = &sidecar[sidecar.len() - tail_bytes.unwrap()..];
         let stale = FilterMetadata::of_sidecar(tail, length, &later);
         assert!(matches!(stale, Err(FilterProblem::OtherTable { .. })), "{stale:?}");
@@ -377,13 +377,13 @@ impl World {
 
     fn unfiltered(&mut self, keys: BTreeSet<Key>) -> Arc<File> {
         let (filters, tombstone) = match (keys.first(), keys.last(), self.random.below(3)) {
-            (Some(first), Some(last), 0) => (self.reader.open_unfiltered(&first[..]..=&last[..]), None),
+            (Some(first), Some(last), 0) => (self.reader.open_without_description(&first[..]..=&last[..]), None),
             (Some(first), Some(last), 1) => {
                 let end = [&last[..], b"\0"].concat();
                 // It may delete all of them.
-                (self.reader.open_unfiltered(&first[..]..&end[..]), Some((first.clone(), end)))
+                (self.reader.open_without_description(&first[..]..&end[..]), Some((first.clone(), end)))
             }
-            _ => (self.reader.open_unfiltered(..), None),
+            _ => (self.reader.open_without_description(..), None),
         };
         Arc::new(File { tombstone, ..File::new(keys, Disk::new(Bytes::new()), filters) })
     }
@@ -590,7 +590,7 @@ impl World {
         }
     }
 
-    fn complete(&mut self, bytes: &Bytes, read: FilterRead) {
+    fn complete(&mut self, bytes: &Bytes, read: PendingRead) {
         let wanted = bytes.read(read.range());
         let kind = if self.has_failures { self.random.below(16) } else { usize::MAX };
         match (kind, wanted) {

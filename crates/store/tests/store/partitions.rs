@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use sstfilter::{BlockError, FileId, KeyHash, KeyHasher, LoadContext};
-use sstfilter_store::{PartitionError, PartitionIndex};
+use sstfilter_store::{FilterProblem, PartitionIndex};
 
 use crate::cases::{CONTAINERS, ContainerCase};
 use crate::common;
@@ -165,7 +165,7 @@ fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
             let index = &sound.filter.index;
             for bytes in [&[][..], &sound.bytes()[range.start..range.end - 1], &sound.bytes()[range.start..=range.end]]
             {
-                assert!(matches!(index.open(number, bytes), Err(PartitionError::Length { .. })));
+                assert!(matches!(index.open(number, bytes), Err(FilterProblem::Length { .. })));
             }
         }
     }
@@ -199,7 +199,7 @@ fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_
                 .file_number
                 .map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()));
             let loaded = Container::load(&bytes, context);
-            matches!(loaded.map(drop), Err(PartitionError::Block(BlockError::KnownKeyAbsent { .. })))
+            matches!(loaded.map(drop), Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. })))
         };
         assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
         assert!(is_refused(case.absent_keys(20), 1), "{}: other keys", case.name);
@@ -218,5 +218,5 @@ fn another_hash_under_the_same_tag_is_found_by_known_keys() {
     assert!(absent > 10, "{absent}");
     let known: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let context = LoadContext::new(&other).with_known_keys(&known);
-    assert!(matches!(Container::load(&bytes, context), Err(PartitionError::Block(BlockError::KnownKeyAbsent { .. }))));
+    assert!(matches!(Container::load(&bytes, context), Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. }))));
 }

@@ -13,8 +13,8 @@ use sstfilter::{
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore, FilterView,
-    PartitionCut, PartitionOptions, ViewEdit, ViewError,
+    FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterSource, FilterStore, FilterView, PartitionCut,
+    PartitionOptions, PendingRead, ViewEdit, ViewError,
 };
 
 use crate::common::effort;
@@ -33,7 +33,7 @@ fn tombstone(start: &str, end: &str) -> (Key, Key) {
 }
 
 /// Completes a read with the bytes that it needs.
-fn complete(read: FilterRead, bytes: &Bytes) {
+fn complete(read: PendingRead, bytes: &Bytes) {
     let wanted = bytes.read(read.range());
     read.complete(wanted);
 }
@@ -716,7 +716,7 @@ fn range_tombstones_of_an_order_of_the_engines_own_hide_no_deletion() {
     builder.add_range_tombstone(b"z", b"a");
     builder.add_range_tombstone(b"q", b"q");
     let (bytes, metadata) = builder.finish().seal();
-    let file = File::new([b"k".to_vec()].into(), Disk::new(bytes), store.open_to_be_read(metadata));
+    let file = File::new([b"k".to_vec()].into(), Disk::new(bytes), store.open_without_source(metadata));
     let view = view_of(&store, &[(0, &Arc::new(file))]);
     assert_eq!(all_candidates(&view, b"m").len(), 1);
     assert_eq!(all_candidates(&view, b"zz").len(), 0);

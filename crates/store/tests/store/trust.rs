@@ -205,7 +205,7 @@ fn a_change_is_found_before_any_partition_is_read_asynchronously() {
             let reader = of(2);
             let keys: BTreeSet<Key> = numbered(0..5_000).into_iter().collect();
             let (bytes, metadata) = build(&writer, &keys);
-            let file = Arc::new(File::new(keys, Disk::new(bytes), reader.open_to_be_read(metadata)));
+            let file = Arc::new(File::new(keys, Disk::new(bytes), reader.open_without_source(metadata)));
             let view = view_of(&reader, &[(0, &file)]);
             let key = 2_500_u32.to_be_bytes();
             let absent = [&key[..], b"+"].concat();

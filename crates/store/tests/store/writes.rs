@@ -429,7 +429,7 @@ fn view_of(lsm: &Lsm, files: &[(u32, &[u32], Option<Writes>)]) -> FilterView<Tab
         let entries = keys.iter().map(|key| (*key, None, Some(0))).collect();
         let mut table = lsm.table(entries, FileWrites::of_flush(own.unwrap_or(Writes::ALL)));
         if own.is_none() {
-            let filters = lsm.store.open_unfiltered(..);
+            let filters = lsm.store.open_without_description(..);
             table = Arc::new(Table { entries: table.entries.clone(), filters });
         }
         edit.add_newest(*level, table)
@@ -533,7 +533,7 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     assert_eq!([found(&view, 3), found(&view, 5), found(&view, 10)], [2, 3, 1]);
     assert_eq!(view.candidates_of_each(&[&bytes[0]]).next_files().len(), 1);
     // Nor is one without a description, which may have any range tombstones.
-    let filters = lsm.store.open_unfiltered(..).with_writes(FileWrites::of_flush(writes(1, 1)));
+    let filters = lsm.store.open_without_description(..).with_writes(FileWrites::of_flush(writes(1, 1)));
     let unknown = Arc::new(Table { entries: Vec::new(), filters });
     assert_eq!(found(&view.edited(ViewEdit::new().add(2, unknown)).unwrap(), 3), 3);
 }
@@ -636,7 +636,7 @@ fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
 fn bounds_without_a_description_are_no_keys_that_a_new_map_must_have() {
     let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
     let (bounds, writes) = ([1, 9].map(u32::to_be_bytes), FileWrites::of_earlier_file(id(5)));
-    let filters = lsm.store.open_unfiltered(&bounds[0][..]..=&bounds[1][..]).with_writes(writes);
+    let filters = lsm.store.open_without_description(&bounds[0][..]..=&bounds[1][..]).with_writes(writes);
     let entries = vec![(4, None, Some(0))];
     let edit = ViewEdit::new().add(1, Arc::new(Table { entries, filters }));
     let view = view_of(&lsm, &[(2, &[1, 9], Some(self::writes(0, 5)))]).edited(edit).unwrap().with_flushed(id(5));

@@ -43,7 +43,7 @@ impl File {
     }
 
     fn open(store: &FilterStore, entries: Vec<Entry>, metadata: FilterMetadata, writes: FileWrites) -> Arc<Self> {
-        let filters = store.open_to_be_read(metadata.clone()).with_writes(writes);
+        let filters = store.open_without_source(metadata.clone()).with_writes(writes);
         Arc::new(Self { entries, metadata, filters })
     }
 

@@ -39,7 +39,7 @@ impl SidecarCase {
         let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
         let mut builder = store.sidecar_builder(&identity_of(&self.table.build()));
         (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
-        builder.finish().seal().unwrap().to_vec()
+        builder.finish().seal_sidecar().unwrap().to_vec()
     }
 }
 

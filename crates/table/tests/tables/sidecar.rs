@@ -91,34 +91,30 @@ pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
 /// Builds a sidecar for the table, as a reader with these options does.
 pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOptions) -> Bytes {
     let table = Table::open_source(table.clone(), reading).unwrap();
-    table.build_sidecar(options).unwrap().seal().unwrap()
+    table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
 
-const TRAILER_BYTES: usize = 40;
+const END_BYTES: usize = 60;
 
-/// Returns the three parts of a sidecar: filter bytes, their description, and the trailer.
+/// Returns the three parts of a sidecar: filter bytes, their description, and the end.
 fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
-    let trailer = sidecar.len() - TRAILER_BYTES;
-    let filter_bytes = u64::from_le_bytes(sidecar[trailer..trailer + 8].try_into().unwrap());
+    let end = sidecar.len() - END_BYTES;
+    let filter_bytes = u64::from_le_bytes(sidecar[end..end + 8].try_into().unwrap());
     let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
-    let (description, trailer) = rest.split_at(rest.len() - TRAILER_BYTES);
-    [filter, description, trailer]
+    let (description, end) = rest.split_at(rest.len() - END_BYTES);
+    [filter, description, end]
 }
 
 /// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
 fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
-    let [_, description, trailer] = parts_of(sidecar);
-    let (mut description, mut trailer) = (description.to_vec(), trailer.to_vec());
+    let [_, description, end] = parts_of(sidecar);
+    let (mut description, mut end) = (description.to_vec(), end.to_vec());
     description[SECTION].copy_from_slice(section);
-    let seal = |part: &mut [u8]| {
-        let end = part.len() - 4;
-        let sum = crc32c::crc32c(&part[..end]).to_le_bytes();
-        part[end..].copy_from_slice(&sum);
-    };
-    seal(&mut description);
-    trailer[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
-    seal(&mut trailer);
-    [filter, &description, &trailer].concat().into()
+    end[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
+    end[40..44].copy_from_slice(&crc32c::crc32c(&description).to_le_bytes());
+    let sum = crc32c::crc32c(&end[..56]);
+    end[56..].copy_from_slice(&sum.to_le_bytes());
+    [filter, &description, &end].concat().into()
 }
 
 /// Range of the first section in a description.
@@ -290,7 +286,7 @@ pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Ite
     let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
     let mut builder = store.sidecar_builder(&table.identity());
     keys.for_each(|key| builder.add_key(&name(key)));
-    builder.finish().seal().unwrap()
+    builder.finish().seal_sidecar().unwrap()
 }
 
 #[test]
@@ -544,7 +540,7 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
     let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(FixedPolicy::default()))));
     for options in [TableOptions::default().without_filter(), declining, unbound] {
         let built = table.write_sidecar(&options).unwrap();
-        assert!(built.filters().metadata().sections().is_empty());
+        assert!(built.metadata().sections().is_empty());
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
@@ -583,7 +579,7 @@ fn local_files_have_their_sidecars_beside_them() {
     let (sidecar, bytes) = table.install_sidecar(&built, &options).unwrap().unwrap();
     assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
     assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(built.filters().point_report.as_ref().unwrap().distinct_keys, 100);
+    assert_eq!(built.point_report.as_ref().unwrap().distinct_keys, 100);
 }
 
 /// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would

@@ -14,9 +14,7 @@ use sstfilter::{
     BlockBuilder, BuildContext, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher,
     KeyParts, LoadContext,
 };
-use sstfilter_store::{
-    FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionError, PartitionOptions, sidecar_path,
-};
+use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, Table, TableError, TableOptions, WritableFile,
 };
@@ -137,7 +135,7 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     let mut damaged = sidecar.to_vec();
     damaged[ranges[without_filter + 1].start] ^= 1;
     match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
-        TableError::Filter { at, source: FilterProblem::Partition(PartitionError::Checksum { number, .. }) } => {
+        TableError::Filter { at, source: FilterProblem::PartitionChecksum { number, .. } } => {
             assert_eq!((number as usize, at.path.as_deref()), (without_filter + 1, Some(Path::new(SIDECAR))));
         }
         other => panic!("{other}"),
@@ -154,10 +152,7 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
             let mut damaged = sidecar.to_vec();
             damaged[range.start.midpoint(range.end)] ^= 1;
             match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
-                TableError::Filter {
-                    source: FilterProblem::Partition(PartitionError::Checksum { number, .. }),
-                    ..
-                } => {
+                TableError::Filter { source: FilterProblem::PartitionChecksum { number, .. }, .. } => {
                     assert_eq!(number, damaged_number);
                 }
                 other => panic!("partition {damaged_number}: {other}"),

@@ -10,7 +10,7 @@ use std::{io, thread};
 use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
-use sstfilter_store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
+use sstfilter_store::{FileFilterBuilder, FileFilters, FilterStore, FilterView, PendingRead};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
 
 /// A disk on which one chosen read waits for a signal.
@@ -99,7 +99,7 @@ fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
     is_shared::<FilterView<Table>>();
     is_shared::<FilterStore>();
     is_shared::<FileFilters>();
-    is_moved::<FilterRead>();
+    is_moved::<PendingRead>();
     is_moved::<FileFilterBuilder>();
     is_shared::<RegisterBlockedBloom>();
     is_shared::<Arc<dyn FilterPolicy>>();

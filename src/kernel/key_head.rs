@@ -7,6 +7,8 @@
 //! A [`SharedPrefix`] is separate from the heads, so that one prefix can serve many arrays of heads: a lookup computes
 //! the head of its key once, and calls [`lower_bound`] for each array.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use byteorder::{BigEndian, ByteOrder};
@@ -44,7 +46,7 @@ const STEP: usize = 16;
 /// Returns the first number in a range for which `is_before` is false; the range's end if there is none. `is_before`
 /// must be false for all numbers above.
 #[inline]
-pub(crate) fn partition_point(Range { mut start, mut end }: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
+pub fn partition_point(Range { mut start, mut end }: Range<usize>, is_before: impl Fn(usize) -> bool) -> usize {
     while start < end {
         let middle = start.midpoint(end);
         if is_before(middle) { start = middle + 1 } else { end = middle }

@@ -1,0 +1,30 @@
+//! In place of maps of files, without the feature `maps`: a type without values.
+
+use core::convert::Infallible;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sstfilter::KeyHash;
+
+use super::Covered;
+use super::level::{Edited, Level, LevelChange};
+use crate::config::Config;
+
+pub(crate) struct Mapped<F> {
+    pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
+    none: Infallible,
+}
+
+impl<F> Mapped<F> {
+    pub(crate) fn files_of(&self, _: KeyHash) -> Option<Vec<&Covered<F>>> {
+        match self.none {}
+    }
+
+    pub(crate) fn files_of_each(&self, _: &[KeyHash]) -> Option<Vec<(usize, &Covered<F>)>> {
+        match self.none {}
+    }
+
+    pub(crate) fn edited(&self, _: BTreeMap<u32, LevelChange<F>>, _: Edited<'_, F>, _: &Config) -> Option<Self> {
+        match self.none {}
+    }
+}
