@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, PartAnswer, Slice, SliceIndex,
+    Candidates, FileMap, LocalId, Lookups, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, Slice, SliceIndex,
     WriteId, WriteSet, Writes,
 };
 
@@ -100,7 +100,8 @@ fn join(slices: &[&[u8]]) -> Option<Vec<u8>> {
     }
     let mut out = Vec::new();
     join.finish(&mut out).ok()?;
-    assert!(out.len() <= slices.iter().map(|slice| slice.len()).sum(), "a join adds nothing");
+    // Lists of few files become fields.
+    assert!(out.len() <= 10 * slices.iter().map(|slice| slice.len()).sum::<usize>(), "a join adds little");
     load(&out);
     Some(out)
 }
@@ -118,16 +119,15 @@ fn ids(found: Candidates<'_>, files: usize) -> Vec<usize> {
 
 /// Looks a hash up by reading parts of the map.
 fn read(index: &MapIndex, bytes: &[u8], hash: KeyHash) -> Vec<usize> {
-    let (files, mut read) = (index.files().len().max(index.writes().len()), index.read_for(hash));
+    let files = index.files().len().max(index.writes().len());
+    let (mut lookups, mut answer) = (Lookups::new(index, &[hash]), None);
     for _ in 0..3 {
-        let range = read.range().start as usize..read.range().end as usize;
-        let Ok(part) = index.open(&read, &bytes[range]) else { return (0..files).collect() };
-        match index.probe(&part, hash) {
-            PartAnswer::Candidates(found) => return ids(found, files),
-            PartAnswer::Read(next) => read = next,
+        for read in lookups.reads() {
+            let part = index.open(&read, &bytes[read.range().start as usize..read.range().end as usize]).ok();
+            lookups.answer(&read, part.as_ref(), |_, found| answer = Some(ids(found, files)));
         }
     }
-    panic!("a lookup needs more than three reads");
+    answer.expect("a lookup needs at most three reads")
 }
 
 fn build(filters: &Filters, model: &Model, options: MapOptions) -> Option<Vec<u8>> {

@@ -1,6 +1,6 @@
 //! A file map in an object store: its end is in memory, and each lookup reads the pages that it needs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,16 +11,13 @@ use datafusion::object_store::path::Path;
 use datafusion::object_store::{self, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use futures::StreamExt;
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, LocalId, MapError, MapIndex, MapPart, MapRead, PartAnswer};
+use sstfilter_map::{Candidates, LocalId, Lookups, MapError, MapIndex, MapPart, MapRead};
 
 /// Bytes that are read from a map's end at first. Enough for 4,000 files; more files need a second read.
 const FIRST_READ_BYTES: u64 = 64 << 10;
 
 /// Pages that one query reads at a time.
 const CONCURRENT_READS: usize = 16;
-
-/// Reads after that of the page: an outgrown page, and a list of that.
-const MAX_MORE_READS: usize = 2;
 
 /// A file map in an object store. Its end is in memory, 16 bytes per covered file; pages are read for each query.
 pub struct StoredMap {
@@ -68,50 +65,31 @@ impl StoredMap {
 
     /// Looks up keys, unless that needs more than `max_pages` pages.
     pub(crate) async fn look_up(&self, keys: impl Iterator<Item = Vec<u8>>, max_pages: usize) -> Answer {
-        let mut pages: HashMap<MapRead, Vec<KeyHash>> = HashMap::new();
-        for key in keys {
-            let hash = self.hasher.hash(&key);
-            pages.entry(self.index.read_for(hash)).or_default().push(hash);
+        let hashes: Vec<KeyHash> = keys.map(|key| self.hasher.hash(&key)).collect();
+        let (mut lookups, mut answer) = (Lookups::new(&self.index, &hashes), Answer::default());
+        let mut reads = lookups.reads();
+        if reads.len() > max_pages {
+            answer.candidates = None;
+            return answer;
         }
-        if pages.len() > max_pages {
-            return Answer { candidates: None, reads: 0, failed_reads: 0 };
-        }
-        // Collected first: a borrowed iterator in a stream is more than the compiler can prove to be `Send`.
-        let lookups: Vec<_> = pages.into_iter().map(|(page, hashes)| self.in_page(page, hashes)).collect();
-        let answers: Vec<Answer> = futures::stream::iter(lookups).buffer_unordered(CONCURRENT_READS).collect().await;
-        answers.into_iter().fold(Answer::default(), Answer::and)
-    }
-
-    async fn in_page(&self, page: MapRead, hashes: Vec<KeyHash>) -> Answer {
-        let mut answer = Answer::default();
-        let Some(part) = self.read(&page, &mut answer).await else { return answer };
-        for hash in hashes {
-            let mut found = self.index.probe(&part, hash);
-            let mut next;
-            for _ in 0..MAX_MORE_READS {
-                let PartAnswer::Read(read) = &found else { break };
-                let Some(part) = self.read(read, &mut answer).await else { return answer };
-                next = part;
-                found = self.index.probe(&next, hash);
+        while !reads.is_empty() {
+            // Collected first: a borrowed iterator in a stream is more than the compiler can prove to be `Send`.
+            let parts: Vec<_> = reads.into_iter().map(|read| self.read(read)).collect();
+            let mut parts = futures::stream::iter(parts).buffer_unordered(CONCURRENT_READS);
+            while let Some((read, part)) = parts.next().await {
+                answer.reads += 1;
+                answer.failed_reads += u64::from(part.is_none());
+                lookups.answer(&read, part.as_ref(), |_, found| answer.add(found));
             }
-            match found {
-                PartAnswer::Candidates(Candidates::Only(ids)) => answer.add(ids),
-                PartAnswer::Candidates(Candidates::All) | PartAnswer::Read(_) => answer.candidates = None,
-            }
+            reads = lookups.reads();
         }
         answer
     }
 
-    /// Reads and checks a part of the map. If that fails, every covered file is a candidate.
-    async fn read(&self, read: &MapRead, answer: &mut Answer) -> Option<MapPart<Bytes>> {
-        answer.reads += 1;
+    /// Reads and checks a part of the map; `None` if that fails.
+    async fn read(&self, read: MapRead) -> (MapRead, Option<MapPart<Bytes>>) {
         let bytes = self.object.read(read.range()).await;
-        let part = bytes.ok().and_then(|bytes| self.index.open(read, bytes).ok());
-        if part.is_none() {
-            answer.failed_reads += 1;
-            answer.candidates = None;
-        }
-        part
+        (read, bytes.ok().and_then(|bytes| self.index.open(&read, bytes).ok()))
     }
 }
 
@@ -159,19 +137,10 @@ impl Default for Answer {
 }
 
 impl Answer {
-    fn add(&mut self, ids: impl Iterator<Item = LocalId>) {
-        if let Some(candidates) = &mut self.candidates {
-            candidates.extend(ids);
+    fn add(&mut self, found: Candidates<'_>) {
+        match (&mut self.candidates, found) {
+            (Some(candidates), Candidates::Only(ids)) => candidates.extend(ids),
+            (all, _) => *all = None,
         }
-    }
-
-    fn and(mut self, other: Self) -> Self {
-        match other.candidates {
-            Some(candidates) => self.add(candidates.into_iter()),
-            None => self.candidates = None,
-        }
-        self.reads += other.reads;
-        self.failed_reads += other.failed_reads;
-        self
     }
 }

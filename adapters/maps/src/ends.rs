@@ -8,10 +8,6 @@ use sstfilter_map::{MapError, MapIndex};
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, MapEntry};
 
-/// Bytes of a covered file in a map, and bytes after all of them.
-const COVERED_BYTES: u64 = 16;
-const END_BYTES: u64 = 60;
-
 /// The requests for an end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndReads {
@@ -38,7 +34,7 @@ impl Folder {
 
     async fn end_once(&self, map: &MapEntry, filters: &Filters, reads: &mut EndReads) -> Result<MapIndex> {
         // The manifest says how much is needed. If it is wrong, the map itself says it.
-        let mut length = u64::from(map.files) * COVERED_BYTES + END_BYTES;
+        let mut length = MapIndex::end_bytes_of(map.files);
         loop {
             let end = self.last_bytes(map, length, reads).await?;
             let needed = MapIndex::end_bytes(&end)?.min(map.bytes);

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use sstfilter::{FileId, Filters, KeyHash};
-use sstfilter_map::{Coverage, MapIndex, MapJudge, MapRead, SetMatch};
+use sstfilter_map::{Coverage, Lookups, MapIndex, MapJudge, MapRead, SetMatch};
 
 use crate::error::Result;
 use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
@@ -215,29 +215,20 @@ impl Snapshot {
         map: &MapEntry,
         hashes: &[KeyHash],
     ) -> (&'a MapJudge<Arc<MapIndex>>, Vec<(usize, SetMatch)>) {
-        let mut wanted: HashMap<MapRead, Vec<usize>> = HashMap::new();
-        for (key, &hash) in hashes.iter().enumerate() {
-            wanted.entry(judge.map().read_for(hash)).or_default().push(key);
-        }
-        let mut found = Vec::new();
-        // A second or third time for keys in lists or outgrown pages.
-        while !wanted.is_empty() {
-            let read = |(read, keys): (MapRead, Vec<usize>)| async move {
-                (self.pages.part(map, judge.map(), &read).await, keys)
-            };
-            let reads: Vec<_> = wanted.drain().map(read).collect();
-            let mut parts = futures::stream::iter(reads).buffer_unordered(self.pages.parallel());
+        let (mut lookups, mut found) = (Lookups::new(judge.map(), hashes), Vec::new());
+        loop {
+            let reads = lookups.reads();
+            if reads.is_empty() {
+                break;
+            }
+            let part = |read: MapRead| async move { (self.pages.part(map, judge.map(), &read).await, read) };
+            let parts: Vec<_> = reads.into_iter().map(part).collect();
+            let mut parts = futures::stream::iter(parts).buffer_unordered(self.pages.parallel());
             // Each part is dropped before the next ones are read.
-            while let Some((part, keys)) = parts.next().await {
-                for key in keys {
-                    let Some(part) = &part else {
-                        found.push((key, SetMatch::AnyFile));
-                        continue;
-                    };
-                    if let Some(next) = judge.probe(part, hashes[key], |file| found.push((key, file))) {
-                        wanted.entry(next).or_default().push(key);
-                    }
-                }
+            while let Some((part, read)) = parts.next().await {
+                lookups.answer(&read, part.as_ref(), |key, candidates| {
+                    judge.visit(candidates, |file| found.push((key, file)));
+                });
             }
         }
         (judge, found)

@@ -53,20 +53,20 @@ impl Packing {
 /// A list's files, still without a place in the tail.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub(crate) field: u32,
-    pub(crate) bytes: Vec<u8>,
+    field: u32,
+    bytes: Vec<u8>,
 }
 
 /// What a page has outside of its own bytes.
 #[derive(Debug)]
 pub(crate) struct Outside {
     /// The page's first byte among the pages that were written with it.
-    pub(crate) start: usize,
+    start: usize,
     pub(crate) lists: Vec<List>,
     /// The whole page, if it has outgrown its bytes.
     pub(crate) outgrown: Option<Vec<u8>>,
     /// That of the page with the entries.
-    pub(crate) trailer: PageTrailer,
+    trailer: PageTrailer,
 }
 
 /// The lines and fields of a page's entries.
@@ -226,16 +226,15 @@ impl PageWriter {
         PageTrailer { fields: 0, run_ends: 0, lists: 0, page, state, map: self.map }
     }
 
-    /// Finishes a page that was written to `pages`: appends what it has outside of its own bytes to the tail, whose
-    /// first `before` bytes are elsewhere.
-    pub(crate) fn finish(&self, outside: Outside, pages: &mut [u8], before: u64, tail: &mut Vec<u8>) {
+    /// Finishes a page that was written to `pages`: appends what it has outside of its own bytes to the tail.
+    pub(crate) fn finish(&self, outside: Outside, pages: &mut [u8], tail: &mut Vec<u8>) {
         let Outside { start, lists, outgrown, trailer } = outside;
         let Some(own) = pages.get_mut(start..).and_then(|bytes| bytes.get_mut(..self.shape.page_bytes())) else {
             return;
         };
         let mut places = Vec::with_capacity(lists.len() * LIST_BYTES);
         for list in &lists {
-            let (offset, bytes) = (before + tail.len() as u64, list.bytes.len() + LIST_CHECK_BYTES);
+            let (offset, bytes) = (tail.len() as u64, list.bytes.len() + LIST_CHECK_BYTES);
             places.extend_from_slice(&list.field.to_le_bytes());
             places.extend_from_slice(&(bytes as u32).to_le_bytes());
             places.extend_from_slice(&offset.to_le_bytes());
@@ -247,7 +246,7 @@ impl PageWriter {
             return;
         };
         seal(&mut outgrown, &places, &trailer);
-        let elsewhere = [before + tail.len() as u64, outgrown.len() as u64];
+        let elsewhere = [tail.len() as u64, outgrown.len() as u64];
         tail.extend_from_slice(&outgrown);
         let fields = (self.shape.lines * LINE_BYTES) as usize;
         if let Some(bytes) = own.get_mut(fields..fields + 16) {

@@ -79,7 +79,17 @@ pub struct MapIndex {
 }
 
 impl MapIndex {
-    /// Returns how many of a map's last bytes [`load`](Self::load) needs. Pass its last 60 bytes, or more.
+    /// Bytes at the end of a map that say how many more [`load`](Self::load) needs.
+    pub const MIN_END_BYTES: usize = END_BYTES;
+
+    /// Returns how many of a map's last bytes [`load`](Self::load) needs, for this number of covered files or writes.
+    #[must_use]
+    pub const fn end_bytes_of(covered: u32) -> u64 {
+        covered as u64 * COVERED_BYTES as u64 + END_BYTES as u64
+    }
+
+    /// Returns how many of a map's last bytes [`load`](Self::load) needs. Pass its last
+    /// [`MIN_END_BYTES`](Self::MIN_END_BYTES), or more.
     ///
     /// # Errors
     ///
@@ -87,7 +97,7 @@ impl MapIndex {
     pub fn end_bytes(end: &[u8]) -> Result<u64, MapError> {
         // A damaged number of files would make the caller read, and allocate, up to 32 GiB.
         let tail = checked_tail(end)?;
-        Ok(u64::from(tail.trailer.u32::<8>()) * COVERED_BYTES as u64 + END_BYTES as u64)
+        Ok(Self::end_bytes_of(tail.trailer.u32::<8>()))
     }
 
     /// Loads the index from the last bytes of a map of `map_bytes` bytes. The map must have been built with the hash of
@@ -225,7 +235,7 @@ impl MapIndex {
     /// Returns the bytes of the whole map.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.tail_start() + self.tail_bytes + (self.shape.files as usize * COVERED_BYTES + END_BYTES) as u64
+        self.tail_start() + self.tail_bytes + Self::end_bytes_of(self.shape.files)
     }
 
     /// Returns how many files an absent key is expected to be looked for in, of all files together: two keys with equal

@@ -4,21 +4,16 @@ use core::ops::Range;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use crate::encode::{List, Outside, PageWriter};
 use crate::error::MapError;
-use crate::index::MapIndex;
-use crate::list::TailCursor;
-use crate::merge::Read;
-use crate::page::{Page, State};
-use crate::pages::{Failure, PageReader};
+use crate::merge::{Input, Inputs};
 use crate::slice::{Slice, SliceIndex};
-use crate::write::MapReport;
+use crate::write::{MapReport, Plan};
 
 /// Joins all slices of a map into the bytes that one process would have written: `(add)* finish`.
 ///
-/// It reads pages one by one, compares their checksums, and writes from the front to the end. It holds the ends of all
-/// slices and one page with its lists. Slices with a tail are read twice. A damaged page never loses a key: it becomes
-/// *unknown*, and lookups that meet it find all covered files.
+/// This is a merge of slices that have no hash in common: it reads pages one by one, compares their checksums, and writes
+/// from the front to the end. It holds the ends of all slices, some megabytes, and the tail of the result. A damaged page
+/// never loses a key: it becomes *unknown*, and lookups that meet it find all covered files.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -41,7 +36,7 @@ use crate::write::MapReport;
 ///
 /// let mut join = MapJoin::new();
 /// for stored in &slices {
-///     let end_bytes = SliceIndex::end_bytes(&stored[stored.len() - 76..])? as usize;
+///     let end_bytes = SliceIndex::end_bytes(&stored[stored.len() - SliceIndex::MIN_END_BYTES..])? as usize;
 ///     let index = SliceIndex::load(&stored[stored.len() - end_bytes..], stored.len() as u64)?;
 ///     join.add(index, |range| Ok(Cow::Borrowed(&stored[range.start as usize..range.end as usize])))?;
 /// }
@@ -53,12 +48,10 @@ use crate::write::MapReport;
 /// ```
 #[derive(Default)]
 pub struct MapJoin<'a> {
-    slices: Vec<Input<'a>>,
-}
-
-struct Input<'a> {
-    index: SliceIndex,
-    read: Read<'a>,
+    /// The first slice, and the number of the last one.
+    first: Option<SliceIndex>,
+    last: Option<Slice>,
+    inputs: Vec<Input<'a>>,
 }
 
 impl<'a> MapJoin<'a> {
@@ -83,10 +76,12 @@ impl<'a> MapJoin<'a> {
         if self.next(slice.slices()) != Some(slice) {
             return Err(self.other_slice(slice.slices(), Some(slice)));
         }
-        if let Some(first) = self.slices.first() {
-            first.index.ensure_same_map(&index)?;
+        if let Some(first) = &self.first {
+            first.ensure_same_map(&index)?;
         }
-        self.slices.push(Input { index, read: Box::new(read) });
+        self.last = Some(slice);
+        self.first.get_or_insert_with(|| index.clone());
+        self.inputs.push(Input::slice(index, Box::new(read)));
         Ok(())
     }
 
@@ -106,8 +101,8 @@ impl<'a> MapJoin<'a> {
 
     /// Returns the slice that comes next. The first one decides how many there are, `slices` if there is none.
     fn next(&self, slices: u32) -> Option<Slice> {
-        match self.slices.last() {
-            Some(last) => last.index.slice().next(),
+        match self.last {
+            Some(last) => last.next(),
             None => Slice::new(0, slices).ok(),
         }
     }
@@ -116,67 +111,10 @@ impl<'a> MapJoin<'a> {
     ///
     /// # Errors
     ///
-    /// Those of `sink` and of reading, and [`MapError`] if a slice is missing, or has changed while it was read.
+    /// Those of `sink` and of reading, and [`MapError`] if a slice is missing.
     pub fn finish(self, sink: &mut impl Write) -> io::Result<MapReport> {
         self.ensure_complete()?;
-        let (mut report, tail_bytes) = each_page(&self.slices, |page, _| sink.write_all(page))?;
-        let with_tail = self.slices.iter().filter(|slice| slice.index.map.tail_bytes > 0);
-        let (_, got) = each_page(with_tail, |_, tail| sink.write_all(tail))?;
-        if got != tail_bytes {
-            let what = "tail of a file map, which was read twice";
-            return Err(MapError::Length { what, expected: tail_bytes, got }.into());
-        }
-        let Some(first) = self.slices.first() else { return Ok(report) };
-        let map = MapIndex { tail_bytes, ..first.index.map.clone() };
-        let end = map.encode();
-        sink.write_all(&end)?;
-        report.bytes = map.tail_start() + tail_bytes + end.len() as u64;
-        Ok(report)
+        let first = self.first.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Plan::of_index(first.map).write(&Inputs(self.inputs), None, sink)
     }
-}
-
-/// Calls `visit` for each page of these slices, with the bytes of the tail that belong to it. Returns what it counted,
-/// and the bytes of the tail.
-fn each_page<'s, 'a: 's>(
-    slices: impl IntoIterator<Item = &'s Input<'a>>,
-    mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>,
-) -> io::Result<(MapReport, u64)> {
-    let (mut report, mut tail_bytes) = (MapReport::default(), 0);
-    for Input { index, read } in slices {
-        let map = &index.map;
-        (report.files, report.entries) = (map.shape.files, map.entries());
-        let writer = PageWriter::new(map.shape, map.map.fingerprint());
-        let mut pages = PageReader { index: map, read: |range| read(index.in_slice(range)) };
-        let mut tail_left = TailCursor::new(map.tail_bytes);
-        for number in index.pages() {
-            let (mut page, mut tail) = (Vec::new(), Vec::new());
-            report.pages += 1;
-            match pages.open_with_lists(number, &mut tail_left) {
-                Ok((open, lists)) if open.trailer.state == State::Whole => {
-                    report.overflowed_lines += Page { bytes: &open.bytes, shape: &map.shape }.overflowed_lines();
-                    let list = |(field, ids): (u32, Cow<'_, [u8]>)| List { field, bytes: ids.into_owned() };
-                    let lists: Vec<_> = lists.into_iter().map(list).collect();
-                    let (own, outgrown) = match open.stub {
-                        Some(stub) => (stub, Some(open.bytes.into_owned())),
-                        None => (open.bytes, None),
-                    };
-                    page = own.into_owned();
-                    // The place in the tail of the map is another one than in that of the slice.
-                    if outgrown.is_some() || !lists.is_empty() {
-                        let outside = Outside { start: 0, lists, outgrown, trailer: open.trailer };
-                        report.count(&outside);
-                        writer.finish(outside, &mut page, tail_bytes, &mut tail);
-                        tail_bytes += tail.len() as u64;
-                    }
-                }
-                Err(Failure::Read(error)) => return Err(error),
-                Ok(_) | Err(Failure::Damaged(_)) => {
-                    report.unknown_pages += 1;
-                    writer.write_unknown(number, &mut page);
-                }
-            }
-            visit(&page, &tail)?;
-        }
-    }
-    Ok((report, tail_bytes))
 }

@@ -12,12 +12,12 @@
 //!   the bytes that one process would write.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
 //! - [`WriteSet`] is for stores whose compactions rewrite files many times: its maps say which flushes wrote a key.
-//! - [`MapIndex`] is for maps on disk or in an object store. It says which bytes a lookup needs, and judges them.
-//!   [`Coverage`] is then what [`MapSet`] is for maps in memory.
+//! - [`MapIndex`] is for maps on disk or in an object store. [`Lookups`] say which bytes they need, and answer from
+//!   them. [`Coverage`] is then what [`MapSet`] is for maps in memory.
 //!
 //! ```
 //! use sstfilter::{FalsePositiveRate, FileId, Filters};
-//! use sstfilter_map::{MapBuilder, MapIndex, MapOptions, PartAnswer};
+//! use sstfilter_map::{Lookups, MapBuilder, MapIndex, MapOptions};
 //!
 //! # let (filters, file, map) = (Filters::default(), FileId::random(), FileId::random());
 //! # let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT)?;
@@ -27,21 +27,18 @@
 //! # builder.finish(map, &mut stored)?;
 //! // `stored` is an object in a store. Once per map: its end.
 //! let length = stored.len() as u64;
-//! let end_bytes = MapIndex::end_bytes(&stored[stored.len() - 60..])? as usize;
+//! let end_bytes = MapIndex::end_bytes(&stored[stored.len() - MapIndex::MIN_END_BYTES..])? as usize;
 //! let index = MapIndex::load(&stored[stored.len() - end_bytes..], length, &filters, map)?;
 //!
-//! // Once per lookup: a page. In rare cases a second read.
-//! let hash = filters.hash(b"apple");
-//! let mut read = index.read_for(hash);
-//! let found = loop {
+//! // Per lookup: a page. In rare cases a second read.
+//! let mut lookups = Lookups::new(&index, &[filters.hash(b"apple")]);
+//! while let Some(read) = lookups.reads().first() {
 //!     let range = read.range().start as usize..read.range().end as usize;
-//!     let part = index.open(&read, &stored[range])?; // on an error, search all covered files
-//!     match index.probe(&part, hash) {
-//!         PartAnswer::Candidates(found) => break found.may_contain(index.local_id(file).expect("covered")),
-//!         PartAnswer::Read(next) => read = next,
-//!     }
-//! };
-//! assert!(found);
+//!     let part = index.open(read, &stored[range]).ok(); // if it is damaged, search all covered files
+//!     lookups.answer(read, part.as_ref(), |_, found| {
+//!         assert!(found.may_contain(index.local_id(file).expect("covered")));
+//!     });
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -96,7 +93,7 @@ pub use join::MapJoin;
 pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::{MapOptions, MapPlan};
-pub use read::{MapPart, MapRead, PartAnswer};
+pub use read::{Lookups, MapPart, MapRead};
 pub use set::{Coverage, MapJudge, MapSet, SetMatch};
 pub use slice::{Slice, SliceIndex};
 pub use verify::MapVerification;

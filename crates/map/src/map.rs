@@ -127,8 +127,8 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     fn checks(&self) -> impl Iterator<Item = Result<State, MapError>> + '_ {
         let mut tail = TailCursor::new(self.index.tail_bytes);
         let mut pages = PageReader { index: &self.index, read: |range| self.read(range) };
-        (0..self.index.pages()).map(move |page| match pages.open_with_lists(page, &mut tail) {
-            Ok((open, _)) => Ok(open.trailer.state),
+        (0..self.index.pages()).map(move |page| match pages.check(page, &mut tail) {
+            Ok(state) => Ok(state),
             Err(Failure::Damaged(error)) => Err(error),
             Err(Failure::Read(_)) => Err(MapError::Damaged { page, what: "its bytes are missing" }),
         })

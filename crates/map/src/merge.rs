@@ -15,9 +15,9 @@ use crate::list::ListIds;
 use crate::map::FileMap;
 use crate::options::MapOptions;
 use crate::page::{Page, State};
-use crate::pages::{Failure, PageReader};
-use crate::shape::{Place, Prefixes};
-use crate::slice::Slice;
+use crate::pages::{Entry, Failure, PageReader};
+use crate::shape::Prefixes;
+use crate::slice::{Slice, SliceIndex};
 use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::{WriteId, Writes, position_of, unite};
 
@@ -42,11 +42,15 @@ pub struct MapMerge<'a> {
     floor: WriteId,
 }
 
-pub(crate) type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
+/// Bytes of a range of a map.
+type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
 
-struct Input<'a> {
+/// A map, or a slice of one, that is read from front to end.
+pub(crate) struct Input<'a> {
     index: MapIndex,
     read: Read<'a>,
+    /// Those that it has.
+    pages: Range<u64>,
     prefixes: Prefixes,
     /// For each local id, the id in the result, once all inputs are known; `None` if the file is dropped.
     ids: Vec<Option<u32>>,
@@ -133,8 +137,7 @@ impl<'a> MapMerge<'a> {
             // Damage to it must not make pages of the result unknown.
             return Ok(());
         }
-        let (prefixes, tail) = (index.shape.prefixes(), Mutex::new((HashSet::new(), index.tail_bytes)));
-        self.inputs.push(Input { index, read: Box::new(read), prefixes, ids, tail });
+        self.inputs.push(Input::new(index, Box::new(read), ids));
         Ok(())
     }
 
@@ -211,7 +214,7 @@ impl<'a> MapMerge<'a> {
     }
 }
 
-struct Inputs<'a>(Vec<Input<'a>>);
+pub(crate) struct Inputs<'a>(pub(crate) Vec<Input<'a>>);
 
 impl EntrySource for Inputs<'_> {
     fn runs(&self) -> usize {
@@ -234,7 +237,19 @@ impl EntrySource for Inputs<'_> {
     }
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    fn new(index: MapIndex, read: Read<'a>, ids: Vec<Option<u32>>) -> Self {
+        let (prefixes, tail) = (index.shape.prefixes(), Mutex::new((HashSet::new(), index.tail_bytes)));
+        Self { pages: 0..index.pages(), index, read, prefixes, ids, tail }
+    }
+
+    /// A slice of the result, with all of its files.
+    pub(crate) fn slice(slice: SliceIndex, read: Read<'a>) -> Self {
+        let (pages, index) = (slice.pages(), slice.map.clone());
+        let ids = (0..index.shape.files).map(Some).collect();
+        Self { pages, ..Self::new(index, Box::new(move |range| read(slice.in_slice(range))), ids) }
+    }
+
     fn keeps(&self, file: FileId) -> bool {
         self.index.local_id(file).is_some_and(|id| matches!(self.ids.get(id.index()), Some(Some(_))))
     }
@@ -249,7 +264,8 @@ impl Input<'_> {
         let shape = &self.index.shape;
         let Some(last) = prefixes.end.checked_sub(1).filter(|last| *last >= prefixes.start) else { return Ok(()) };
         let max_entries = self.index.entries().saturating_add(entries.len() as u64);
-        for page in shape.place_of_prefix(prefixes.start).page..=shape.place_of_prefix(last).page {
+        let [first, last] = [prefixes.start, last].map(|prefix| shape.place_of_prefix(prefix).page);
+        for page in first.max(self.pages.start)..(last + 1).min(self.pages.end) {
             let own = shape.first_prefix(page).max(prefixes.start)..shape.first_prefix(page + 1).min(prefixes.end);
             let before = entries.len();
             match self.append_page(page, (&own, packing), entries, missing) {
@@ -277,54 +293,29 @@ impl Input<'_> {
         let shape = &self.index.shape;
         let mut pages = PageReader { index: &self.index, read: &self.read };
         let (open, _) = pages.open(number, |(_, bytes)| self.may_read_tail((number, true), bytes).then_some(()))?;
-        let (trailer, page) = (open.trailer, Page { bytes: &open.bytes, shape });
-        let unusable = || MapError::Damaged { page: number, what: "its entries cannot be used" };
+        let page = Page { bytes: &open.bytes, shape };
         let list_bytes = page.list_places().map(|list| u64::from(list.bytes)).sum();
-        let may_read_lists = trailer.lists == 0 || self.may_read_tail((number, false), list_bytes);
-        if trailer.state != State::Whole || !may_read_lists {
-            return Err(unusable().into());
+        let may_read_lists = open.trailer.lists == 0 || self.may_read_tail((number, false), list_bytes);
+        if open.trailer.state != State::Whole || !may_read_lists {
+            return Err(MapError::Damaged { page: number, what: "its entries cannot be used" }.into());
         }
-        let (first, last) = (shape.place_of_prefix(prefixes.start).line, shape.place_of_prefix(prefixes.end - 1).line);
-        let divide = Reciprocal::new(shape.radix());
-        let mut lists = page.list_places().peekable();
-        let mut next = 0;
-        for line in first..=last {
-            if page.has_overflowed(line) {
-                let own = shape.prefixes_of_line(number, line);
-                let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
-                missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
-                continue;
-            }
-            let is_sound = page.for_each_entry(line, |quotient, field| {
-                if field < next || field >= u64::from(trailer.fields) {
-                    return Ok(false);
-                }
-                next = field + 1;
-                let (low, id) = divide.by(page.field(field));
-                let place = Place { page: number, line, quotient, low };
-                let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
-                    return Ok::<_, Failure>(true);
-                };
-                if id < u64::from(shape.files) {
-                    if let Some(&Some(id)) = self.ids.get(id as usize) {
-                        entries.push(packing.pack(prefix, id));
-                    }
-                    return Ok(true);
-                }
-                while lists.next_if(|list| u64::from(list.field) < field).is_some() {}
-                let Some(&list) = lists.peek().filter(|list| u64::from(list.field) == field) else {
-                    return Ok(false);
-                };
-                let ids = pages.list(number, list)?;
-                let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
-                entries.extend(kept.map(|id| packing.pack(prefix, id)));
-                Ok(true)
-            })?;
-            if !is_sound {
-                return Err(unusable().into());
-            }
+        let [first, last] = [prefixes.start, prefixes.end - 1].map(|prefix| shape.place_of_prefix(prefix).line);
+        for line in (first..=last).filter(|line| page.has_overflowed(*line)) {
+            let own = shape.prefixes_of_line(number, line);
+            let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
+            missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
         }
-        Ok(())
+        open.for_each_entry(shape, first..=last, |Entry { place, id, list, .. }| {
+            let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
+                return Ok(());
+            };
+            let kept = |id: u32| self.ids.get(id as usize).copied().flatten().map(|id| packing.pack(prefix, id));
+            match list {
+                None => entries.extend(kept(id as u32)),
+                Some(list) => entries.extend(ListIds::new(&pages.list(number, list)?).filter_map(kept)),
+            }
+            Ok(())
+        })
     }
 
     /// Returns whether a page may read `bytes` bytes of the tail, as lists or as the page that it has outgrown to. All
@@ -342,53 +333,5 @@ impl Input<'_> {
             parts.insert(part);
         }
         left.is_some()
-    }
-}
-
-/// Divides fields by the number of files, by a multiplication.
-struct Reciprocal {
-    divisor: u64,
-    reciprocal: u64,
-}
-
-impl Reciprocal {
-    fn new(divisor: u64) -> Self {
-        Self { divisor, reciprocal: u64::MAX / divisor }
-    }
-
-    /// Returns the quotient and the remainder.
-    #[inline(always)]
-    fn by(&self, number: u64) -> (u64, u64) {
-        // Rounded down twice, so at most two too low for numbers of 56 bits. One is added because multiples would
-        // always be one too low.
-        let mut quotient = ((u128::from(number + 1) * u128::from(self.reciprocal)) >> 64) as u64;
-        let mut rest = number - quotient * self.divisor;
-        while rest >= self.divisor {
-            rest -= self.divisor;
-            quotient += 1;
-        }
-        (quotient, rest)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reciprocal_divides_as_the_cpu_does() {
-        let mut is_corrected = false;
-        for divisor in [1, 2, 3, 257, 4_097, (1 << 24) - 1, (1 << 31) - 1, 1 << 31] {
-            let reciprocal = Reciprocal::new(divisor);
-            for multiple in [0, 1, 2, 1_000, (1 << 56) / divisor - 1, (1 << 56) / divisor].map(|times| times * divisor)
-            {
-                for number in [multiple.saturating_sub(1), multiple, multiple + divisor / 2] {
-                    assert_eq!(reciprocal.by(number), (number / divisor, number % divisor), "{number} / {divisor}");
-                    let product = u128::from(number + 1) * u128::from(reciprocal.reciprocal);
-                    is_corrected |= product >> 64 != u128::from(number / divisor);
-                }
-            }
-        }
-        assert!(is_corrected);
     }
 }

@@ -3,7 +3,7 @@
 use sstfilter::{ConfigError, FalsePositiveRate};
 
 use crate::error::MapError;
-use crate::index::{COVERED_BYTES, END_BYTES, MAX_ENTRIES};
+use crate::index::{MAX_ENTRIES, MapIndex};
 use crate::shape::{PAGE_BITS, PREFIX_BITS, Shape};
 
 /// The settings of a map. Choose them once per store: maps are merged only if they keep as many bits of a hash.
@@ -99,7 +99,7 @@ impl MapOptions {
         Ok(MapPlan {
             pages: shape.pages,
             page_bytes: shape.page_bytes() as u64,
-            end_bytes: u64::from(files) * COVERED_BYTES as u64 + END_BYTES as u64,
+            end_bytes: MapIndex::end_bytes_of(files),
             expected_false_candidates: entries as f64 / (1_u64 << self.prefix_bits) as f64,
         })
     }

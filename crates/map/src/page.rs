@@ -139,7 +139,7 @@ pub(crate) struct Page<'a> {
 }
 
 /// A list's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListPlace {
     /// Number of the field in the page.
     pub(crate) field: u32,

@@ -1,6 +1,7 @@
 //! Lookups in maps that are not in memory: a map says which bytes it needs, and judges them.
 
 use core::ops::Range;
+use std::collections::BTreeMap;
 
 use sstfilter::KeyHash;
 
@@ -11,15 +12,16 @@ use crate::list::{checked_list, split_check};
 use crate::page::{ListPlace, Page, State};
 
 /// Bytes that a lookup needs: a page, or in rare cases one or two places in the tail of the map.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MapRead {
     /// The fingerprint of the map's id: one cache may have parts of many maps.
     map: u64,
-    range: Range<u64>,
+    start: u64,
+    end: u64,
     what: What,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum What {
     Page(u64),
     Outgrown(u64),
@@ -29,8 +31,8 @@ enum What {
 impl MapRead {
     /// Returns the bytes' place in the map.
     #[must_use]
-    pub fn range(&self) -> Range<u64> {
-        self.range.clone()
+    pub const fn range(&self) -> Range<u64> {
+        self.start..self.end
     }
 }
 
@@ -44,13 +46,58 @@ pub struct MapPart<D> {
 }
 
 /// What a part of a map says about a key.
-#[derive(Debug)]
-pub enum PartAnswer<'a> {
-    /// These files may have it.
+enum PartAnswer<'a> {
     Candidates(Candidates<'a>),
-    /// The answer is in these bytes: read them, and [open](MapIndex::open) them. One key in millions needs a second
-    /// read, unless very many files have it.
+    /// The answer is in these bytes. One key in millions needs a second read, unless very many files have it.
     Read(MapRead),
+}
+
+/// Lookups of keys in a map that is on disk or in an object store: they say which bytes they need, and answer from them.
+///
+/// [Open](MapIndex::open) each of [`reads`](Self::reads), and pass it to [`answer`](Self::answer), until no read is
+/// left. That is after three rounds at the most. Reads of one round can be made at the same time.
+#[derive(Debug)]
+pub struct Lookups<'m> {
+    index: &'m MapIndex,
+    hashes: Vec<KeyHash>,
+    /// The positions of the keys that wait for each read.
+    waiting: BTreeMap<MapRead, Vec<usize>>,
+}
+
+impl<'m> Lookups<'m> {
+    /// Begins to look up keys.
+    #[must_use]
+    pub fn new(index: &'m MapIndex, hashes: &[KeyHash]) -> Self {
+        let mut waiting = BTreeMap::<MapRead, Vec<usize>>::new();
+        for (key, &hash) in hashes.iter().enumerate() {
+            waiting.entry(index.read_for(hash)).or_default().push(key);
+        }
+        Self { index, hashes: hashes.to_vec(), waiting }
+    }
+
+    /// Returns what must be read for the keys that have no answer yet, from the front of the map to its end. A page
+    /// that several keys need is one read.
+    #[must_use]
+    pub fn reads(&self) -> Vec<MapRead> {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// Takes what was read; `None` if that failed or found damage, so that all files may have the keys that need it.
+    /// Calls `visit` for each key that now has an answer, with its position.
+    pub fn answer<D: AsRef<[u8]>>(
+        &mut self,
+        read: &MapRead,
+        part: Option<&MapPart<D>>,
+        mut visit: impl FnMut(usize, Candidates<'_>),
+    ) {
+        for key in self.waiting.remove(read).unwrap_or_default() {
+            match part.zip(self.hashes.get(key)).map(|(part, &hash)| self.index.probe(part, hash)) {
+                Some(PartAnswer::Candidates(found)) => visit(key, found),
+                Some(PartAnswer::Read(next)) => self.waiting.entry(next).or_default().push(key),
+                None => visit(key, Candidates::All),
+            }
+        }
+    }
 }
 
 impl MapIndex {
@@ -63,7 +110,11 @@ impl MapIndex {
     /// Returns the read of a page by its number, for programs that read a map from front to end.
     #[must_use]
     pub fn read_page(&self, page: u64) -> MapRead {
-        MapRead { map: self.map.fingerprint(), range: self.page_range(page), what: What::Page(page) }
+        self.read_of(self.page_range(page), What::Page(page))
+    }
+
+    fn read_of(&self, range: Range<u64>, what: What) -> MapRead {
+        MapRead { map: self.map.fingerprint(), start: range.start, end: range.end, what }
     }
 
     /// Opens bytes that were read.
@@ -72,7 +123,7 @@ impl MapIndex {
     ///
     /// They are damaged, or not those of `read`. Every covered file may then have the key.
     pub fn open<D: AsRef<[u8]>>(&self, read: &MapRead, bytes: D) -> Result<MapPart<D>, MapError> {
-        let (own, length) = (bytes.as_ref(), read.range.end - read.range.start);
+        let (own, length) = (bytes.as_ref(), read.end - read.start);
         if own.len() as u64 != length {
             return Err(MapError::Length { what: "part of a file map", expected: length, got: own.len() as u64 });
         }
@@ -93,14 +144,13 @@ impl MapIndex {
 
     /// Returns what a part of this map says about a hash. A part that the hash does not need, or of another map, says
     /// nothing: all files are candidates.
-    pub fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> PartAnswer<'a> {
+    fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> PartAnswer<'a> {
         let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
         let is_needed = match part.what {
             What::Page(page) | What::Outgrown(page) => page == place.page,
             What::List { prefix: of_list, .. } => of_list == prefix,
         };
-        let map = self.map.fingerprint();
-        if part.map != map || !is_needed {
+        if part.map != self.map.fingerprint() || !is_needed {
             return PartAnswer::Candidates(Candidates::All);
         }
         if let What::List { .. } = part.what {
@@ -123,7 +173,7 @@ impl MapIndex {
             Found::Outgrown { offset, bytes } => (self.tail_range(offset, bytes), What::Outgrown(place.page)),
         };
         match range {
-            Some(range) => PartAnswer::Read(MapRead { map, range, what }),
+            Some(range) => PartAnswer::Read(self.read_of(range, what)),
             None => PartAnswer::Candidates(Candidates::All),
         }
     }

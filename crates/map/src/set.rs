@@ -9,7 +9,6 @@ use crate::candidates::Candidates;
 use crate::error::MapError;
 use crate::index::{LocalId, MapIndex};
 use crate::map::FileMap;
-use crate::read::{MapPart, MapRead, PartAnswer};
 
 /// The files of a store at one moment, and the maps that cover some of them.
 ///
@@ -138,8 +137,7 @@ impl<D: AsRef<[u8]>> MapSet<D> {
 /// it](Self::contradictions). For each key, search
 ///
 /// - the files that no map covers: [`uncovered`](Self::uncovered);
-/// - of each map, the files that [`MapJudge::probe`] visits, or all of them ([`MapJudge::positions`]) if the part of
-///   the map that the key needs cannot be read.
+/// - of each map, the files that [`MapJudge::visit`] visits for its answer, which [`Lookups`](crate::Lookups) find.
 #[derive(Debug)]
 pub struct Coverage<M> {
     judges: Vec<MapJudge<M>>,
@@ -214,30 +212,14 @@ impl<M: Deref<Target = MapIndex>> MapJudge<M> {
         self.positions.iter().flatten().copied().map(widen)
     }
 
-    /// Calls `visit` for each file that may have a key, by this part of the map. Returns the bytes that it must probe
-    /// as well, if it has visited none because the answer is elsewhere.
-    pub fn probe<D: AsRef<[u8]>>(
-        &self,
-        part: &MapPart<D>,
-        hash: KeyHash,
-        visit: impl FnMut(SetMatch),
-    ) -> Option<MapRead> {
-        match self.map.probe(part, hash) {
-            PartAnswer::Candidates(found) => {
-                self.visit(found, visit);
-                None
-            }
-            PartAnswer::Read(next) => Some(next),
-        }
-    }
-
     #[inline]
     fn position(&self, id: LocalId) -> Option<usize> {
         self.positions.get(id.index()).copied().flatten().map(widen)
     }
 
+    /// Calls `visit` for each file that may have a key, of those that the map judges. `found` is the map's answer.
     #[inline]
-    fn visit(&self, found: Candidates<'_>, mut visit: impl FnMut(SetMatch)) {
+    pub fn visit(&self, found: Candidates<'_>, mut visit: impl FnMut(SetMatch)) {
         match found {
             Candidates::Only(ids) => {
                 ids.filter_map(|id| self.position(id)).for_each(|file| visit(SetMatch::File(file)));

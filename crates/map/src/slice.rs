@@ -107,7 +107,11 @@ pub struct SliceIndex {
 }
 
 impl SliceIndex {
-    /// Returns how many of a slice's last bytes [`load`](Self::load) needs. Pass its last 76 bytes, or more.
+    /// Bytes at the end of a slice that say how many more [`load`](Self::load) needs.
+    pub const MIN_END_BYTES: usize = END_BYTES + FOOTER_BYTES;
+
+    /// Returns how many of a slice's last bytes [`load`](Self::load) needs. Pass its last
+    /// [`MIN_END_BYTES`](Self::MIN_END_BYTES), or more.
     ///
     /// # Errors
     ///

@@ -8,8 +8,8 @@ use crate::error::MapError;
 use crate::index::{Covered, MapIndex};
 use crate::list::{ListIds, TailCursor, encode_ids};
 use crate::page::{ListPlace, Page, State};
-use crate::pages::{Failure, OpenPage, PageReader};
-use crate::shape::{Place, Prefixes};
+use crate::pages::{Entry, Failure, OpenPage, PageReader};
+use crate::shape::Prefixes;
 
 /// What a verification found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +89,6 @@ struct Verifier<'m, R> {
     page: u64,
 }
 
-/// A list that a page names, and whether it is behind the list before.
-type NextList = (ListPlace, bool);
-
 impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Verifier<'_, R> {
     fn damaged<T>(&self, what: &'static str) -> Result<T, Failure> {
         Err(MapError::Damaged { page: self.page, what }.into())
@@ -106,7 +103,7 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Verifier<'_, R> {
         }
         found.entries += self.verify_entries(&open, before_outgrown.as_mut().unwrap_or(tail))?;
         found.sound_pages += 1;
-        found.outgrown_pages += u64::from(open.stub.is_some());
+        found.outgrown_pages += u64::from(open.is_outgrown);
         found.overflowed_lines += Page { bytes: &open.bytes, shape: &self.pages.index.shape }.overflowed_lines();
         found.lists += u64::from(open.trailer.lists);
         Ok(())
@@ -114,61 +111,40 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Verifier<'_, R> {
 
     /// Verifies the entries of a page, and returns how many there are.
     fn verify_entries(&mut self, open: &OpenPage<'_>, tail: &mut TailCursor) -> Result<u64, Failure> {
-        let shape = &self.pages.index.shape;
-        let page = Page { bytes: &open.bytes, shape };
-        let (mut next, mut entries) = (0, 0);
-        let mut lists = page.list_places().map(|place| (place, tail.pass(place.offset, place.bytes.into())));
-        for line in (0..shape.lines).filter(|line| !page.has_overflowed(*line)) {
-            let mut before = None;
-            let is_whole = page.for_each_entry(line, |quotient, field| {
-                // The first entry of a line is where the line's rank says.
-                let is_next = field == next;
-                if is_next {
-                    next += 1;
-                    entries += self.verify_entry(page, (line, quotient, field), &mut before, &mut lists)?;
-                }
-                Ok::<_, Failure>(is_next)
-            })?;
-            if !is_whole {
-                return self.damaged("the runs of a line are not its fields");
-            }
-        }
-        if next != u64::from(open.trailer.fields) || lists.next().is_some() {
+        let (shape, mut before) = (self.pages.index.shape, None);
+        let (mut fields, mut lists, mut entries) = (0, 0, 0);
+        open.for_each_entry(&shape, 0..=shape.lines - 1, |entry| {
+            fields += 1;
+            lists += u32::from(entry.list.is_some());
+            entries += self.verify_entry(&entry, before.as_ref(), tail)?;
+            before = Some(entry);
+            Ok(())
+        })?;
+        if (fields, lists) != (open.trailer.fields, open.trailer.lists) {
             return self.damaged("it has fields or lists that no line leads to");
         }
         Ok(entries)
     }
 
-    /// Verifies an entry of a line, at `(line, quotient, number of the field)`. `before` is the quotient and the field
-    /// of the entry before it in the line. Returns the number of its files.
-    fn verify_entry(
-        &mut self,
-        page: Page<'_>,
-        (line, quotient, number): (u64, u8, u64),
-        before: &mut Option<(u8, u64)>,
-        lists: &mut impl Iterator<Item = NextList>,
-    ) -> Result<u64, Failure> {
-        let (radix, files) = (page.shape.radix(), u64::from(page.shape.files));
-        let field = page.field(number);
-        let (low, id) = (field / radix, field % radix);
-        let of_run = before.replace((quotient, field)).filter(|(run, _)| *run == quotient);
-        if of_run.is_some_and(|(_, before)| before >= field) {
+    /// Verifies an entry, and returns the number of its files. `before` is the entry before it in the page.
+    fn verify_entry(&mut self, entry: &Entry, before: Option<&Entry>, tail: &mut TailCursor) -> Result<u64, Failure> {
+        let run = |entry: &Entry| (entry.place.line, entry.place.quotient);
+        let of_run = before.filter(|before| run(before) == run(entry));
+        if of_run.is_some_and(|before| before.field >= entry.field) {
             return self.damaged("its fields do not ascend");
         }
-        if self.prefixes.of(Place { page: self.page, line, quotient, low }).is_none() {
+        if self.prefixes.of(entry.place).is_none() {
             return self.damaged("a field of it is that of no hash");
         }
-        if id < files {
-            self.count(id);
+        let Some(place) = entry.list else {
+            self.count(entry.id);
             return Ok(1);
+        };
+        // A field after the list would not ascend.
+        if of_run.is_some_and(|before| before.place.low == entry.place.low) {
+            return self.damaged("a key with a list has other files");
         }
-        // A key with a list has no other field; one after the list would not ascend.
-        let is_of_key = of_run.is_some_and(|(_, before)| before / radix == low);
-        match lists.next().filter(|(list, _)| u64::from(list.field) == number && !is_of_key) {
-            None => self.damaged("a list of it is missing"),
-            Some((_, false)) => self.damaged("a list of it is not behind the one before"),
-            Some((place, true)) => self.verify_list(place),
-        }
+        self.verify_list(place, tail)
     }
 
     fn count(&mut self, id: u64) {
@@ -178,8 +154,8 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Verifier<'_, R> {
     }
 
     /// Returns the number of the list's files.
-    fn verify_list(&mut self, place: ListPlace) -> Result<u64, Failure> {
-        let list = self.pages.list(self.page, place)?;
+    fn verify_list(&mut self, place: ListPlace, tail: &mut TailCursor) -> Result<u64, Failure> {
+        let list = self.pages.list_behind(tail, self.page, place)?;
         let ids: Vec<u32> = ListIds::new(&list).take_while(|id| *id < self.pages.index.shape.files).collect();
         // Not equal if there are bytes after the last id, or ids of no file.
         if ids.is_empty() || encode_ids(&ids) != *list {

@@ -77,12 +77,6 @@ impl MapReport {
     pub fn bits_per_entry(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.entries.max(1) as f64
     }
-
-    /// Counts what a page has in the tail.
-    pub(crate) fn count(&mut self, outside: &Outside) {
-        self.outgrown_pages += u64::from(outside.outgrown.is_some());
-        self.lists += outside.lists.len() as u64;
-    }
 }
 
 /// A map to be written.
@@ -118,6 +112,11 @@ impl Plan {
         Ok(Self { index, threads: options.threads })
     }
 
+    /// A map with these numbers and other bytes.
+    pub(crate) fn of_index(index: MapIndex) -> Self {
+        Self { index, threads: 1 }
+    }
+
     /// Writes the map, or a slice of it.
     pub(crate) fn write(
         mut self,
@@ -135,8 +134,9 @@ impl Plan {
             report.unknown_pages += unknown;
             report.overflowed_lines += overflowed;
             for outside in outside {
-                report.count(&outside);
-                writer.finish(outside, &mut bytes, 0, &mut tail);
+                report.outgrown_pages += u64::from(outside.outgrown.is_some());
+                report.lists += outside.lists.len() as u64;
+                writer.finish(outside, &mut bytes, &mut tail);
             }
             sink.write_all(&bytes)
         })?;

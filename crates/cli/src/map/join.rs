@@ -41,14 +41,11 @@ struct OpenSlice<'a> {
     index: SliceIndex,
 }
 
-/// Bytes at the end of a slice that say how many more its reader needs.
-const MIN_END_BYTES: u64 = 76;
-
 impl<'a> OpenSlice<'a> {
     fn open(path: &'a Path) -> anyhow::Result<Self> {
         let file = RegularFile::open(path)?;
         let context = || input::name(path).into_owned();
-        let end_bytes = SliceIndex::end_bytes(&file.end(MIN_END_BYTES)?).with_context(context)?;
+        let end_bytes = SliceIndex::end_bytes(&file.end(SliceIndex::MIN_END_BYTES as u64)?).with_context(context)?;
         let index = SliceIndex::load(&file.end(end_bytes)?, file.length).with_context(context)?;
         Ok(Self { path, file, index })
     }

@@ -231,7 +231,7 @@ impl<'a> OpenMap<'a> {
         let file = RegularFile::open(path)?;
         let context = || input::name(path).into_owned();
         // The trailer says how long the end is; a file of fewer bytes ends the read.
-        let end_bytes = MapIndex::end_bytes(&file.end(MIN_END_BYTES)?).with_context(context)?;
+        let end_bytes = MapIndex::end_bytes(&file.end(MapIndex::MIN_END_BYTES as u64)?).with_context(context)?;
         let index = MapIndex::load_any(&file.end(end_bytes)?, file.length).with_context(context)?;
         Ok(Self { path, file, index })
     }
@@ -275,9 +275,6 @@ impl<'a> OpenMap<'a> {
         Ok(Cow::Owned(bytes.into()))
     }
 }
-
-/// Bytes at the end of a map that say how many more its reader needs.
-const MIN_END_BYTES: u64 = 60;
 
 /// Returns an id as messages, reports and options show it.
 fn id_text(id: FileId) -> String {

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde::Serialize;
-use sstfilter::{FileId, KeyHasher};
+use sstfilter::{FileId, KeyHash, KeyHasher};
 use sstfilter_map::LocalId;
 
-use super::lookup::{Answer, Lookups};
+use super::lookup::{Answer, KEYS_AT_ONCE, MapReader};
 use super::sources::FileArgs;
 use super::{OpenMap, id_text, rate_text};
 use crate::groups;
@@ -157,13 +157,13 @@ struct Judges {
 
 impl Judges {
     /// No map judges the `contradicted` files.
-    fn new(lookups: &[Lookups<'_>], unknowing: Vec<usize>, contradicted: &BTreeMap<u64, String>) -> Self {
+    fn new(readers: &[MapReader<'_>], unknowing: Vec<usize>, contradicted: &BTreeMap<u64, String>) -> Self {
         let (mut judged, mut own) =
-            (contradicted.keys().copied().collect::<HashSet<_>>(), vec![Vec::new(); lookups.len()]);
-        let knowing = (0..lookups.len()).filter(|map| !unknowing.contains(map));
+            (contradicted.keys().copied().collect::<HashSet<_>>(), vec![Vec::new(); readers.len()]);
+        let knowing = (0..readers.len()).filter(|map| !unknowing.contains(map));
         for map in knowing.chain(unknowing.iter().copied()) {
-            if let (Some(own), Some(lookups)) = (own.get_mut(map), lookups.get(map)) {
-                let files = lookups.map.index.files().iter();
+            if let (Some(own), Some(reader)) = (own.get_mut(map), readers.get(map)) {
+                let files = reader.map.index.files().iter();
                 *own = files.map(|covered| judged.insert(covered.file.fingerprint())).collect();
             }
         }
@@ -212,7 +212,7 @@ impl Probing {
         }
     }
 
-    /// Looks up each key in all maps, in the order of the hashes, so that each page is read once.
+    /// Looks up each key in all maps, in the order of the hashes, so that almost every page is read once.
     fn look_up_all(
         &mut self,
         maps: &[OpenMap<'_>],
@@ -222,7 +222,7 @@ impl Probing {
         mut progress: Progress,
     ) -> anyhow::Result<()> {
         // Positions among all maps.
-        let (mut positions, mut lookups, mut hashers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut positions, mut readers, mut hashers) = (Vec::new(), Vec::new(), Vec::new());
         for (position, map) in maps.iter().enumerate() {
             match hasher_of(map.index.hash_identity(), reading.secret) {
                 Ok(_) if !map.index.writes().is_empty() => {
@@ -231,14 +231,14 @@ impl Probing {
                 Ok(hasher) => {
                     positions.push(position);
                     hashers.push(hasher);
-                    lookups.push(Lookups::new(map));
+                    readers.push(MapReader::new(map));
                 }
                 Err(problem) => left_out.push(LeftOut::new(map.path, &in_options(&problem), Outcome::Yes)),
             }
         }
-        let mut judges = Judges::new(&lookups, Vec::new(), &self.contradictions);
-        for (map, lookups) in lookups.iter().enumerate() {
-            let index = &lookups.map.index;
+        let mut judges = Judges::new(&readers, Vec::new(), &self.contradictions);
+        for (map, reader) in readers.iter().enumerate() {
+            let index = &reader.map.index;
             let files = index.files().iter().map(|covered| covered.file.fingerprint());
             self.covered.extend(files.filter(|file| !self.contradictions.contains_key(file)));
             self.expected +=
@@ -248,23 +248,30 @@ impl Probing {
         // Maps almost always have the same hash.
         let mut sorted: Vec<_> = keys.iter().map(|(key, _)| first.hash(key)).zip(0..).collect();
         sorted.sort_unstable_by_key(|(hash, _)| hash.get());
-        for (_, number) in sorted {
-            let (key, _) = keys.entry(number);
-            let look_up = |(lookups, hasher): (&mut Lookups<'_>, &KeyHasher)| lookups.look_up(hasher.hash(key));
-            let answers: Vec<_> = lookups.iter_mut().zip(&hashers).map(look_up).collect::<anyhow::Result<_>>()?;
-            let is_unknowing = |answer: &Answer| !matches!(answer, Answer::Only(_));
-            let unknowing = || (0..).zip(&answers).filter(|(_, answer)| is_unknowing(answer)).map(|(map, _)| map);
-            // Keys of one page come one after the other.
-            if !unknowing().eq(judges.unknowing.iter().copied()) {
-                judges = Judges::new(&lookups, unknowing().collect(), &self.contradictions);
-            }
-            for (map, (answer, &position)) in answers.into_iter().zip(&positions).enumerate() {
-                self.add((map, position), number, answer, &judges);
-                progress.step();
+        for numbers in sorted.chunks(KEYS_AT_ONCE) {
+            let look_up = |(reader, hasher): (&mut MapReader<'_>, &KeyHasher)| {
+                let hash = |&(_, number): &(KeyHash, usize)| hasher.hash(keys.entry(number).0);
+                Ok(reader.look_up(&numbers.iter().map(hash).collect::<Vec<_>>())?.into_iter())
+            };
+            let answers = readers.iter_mut().zip(&hashers).map(look_up).collect::<anyhow::Result<Vec<_>>>();
+            let mut answers = answers?;
+            for &(_, number) in numbers {
+                // One of each map.
+                let answers: Vec<Answer> = answers.iter_mut().filter_map(Iterator::next).collect();
+                let is_unknowing = |answer: &Answer| !matches!(answer, Answer::Only(_));
+                let unknowing = || (0..).zip(&answers).filter(|(_, answer)| is_unknowing(answer)).map(|(map, _)| map);
+                // Keys of one page come one after the other.
+                if !unknowing().eq(judges.unknowing.iter().copied()) {
+                    judges = Judges::new(&readers, unknowing().collect(), &self.contradictions);
+                }
+                for (map, (answer, &position)) in answers.into_iter().zip(&positions).enumerate() {
+                    self.add((map, position), number, answer, &judges);
+                    progress.step();
+                }
             }
         }
-        self.reads = lookups.iter().map(|lookups| lookups.reads).sum();
-        self.bytes_read = lookups.iter().map(|lookups| lookups.bytes_read).sum();
+        self.reads = readers.iter().map(|reader| reader.reads).sum();
+        self.bytes_read = readers.iter().map(|reader| reader.bytes_read).sum();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use sstfilter::{FileId, KeyHash, KeyHasher};
 use sstfilter_map::{LocalId, MapVerification};
 
-use super::lookup::{Answer, Lookups};
+use super::lookup::{Answer, KEYS_AT_ONCE, MapReader};
 use super::sources::{FileArgs, Source};
 use super::{OpenMap, id_text};
 use crate::input;
@@ -35,7 +35,7 @@ pub(crate) struct VerifyMapArgs {
 const COMPARED: &str = "\
 Tables, or directories of them: checks that the maps find each of their keys. Reads all their keys";
 
-/// Keys that are looked up together, in the order of their hashes, so that each page is read once for all of them:
+/// Keys that are looked up together, in the order of their hashes, so that almost every page is read once for all of them:
 /// 256 MiB.
 const BATCH_KEYS: usize = 16 << 20;
 
@@ -197,17 +197,19 @@ impl<'a, 'v> Comparing<'a, 'v> {
 
     fn look_up(&mut self) -> anyhow::Result<()> {
         self.batch.sort_unstable_by_key(|(hash, _)| hash.get());
-        let mut lookups = Lookups::new(self.map);
-        for (hash, position) in self.batch.drain(..) {
-            let Some((_, _, id)) = self.files.get(position) else { continue };
-            self.verified.keys_checked += 1;
-            // All files may have the keys of damaged and unknown pages, so that none is lost.
-            if let Answer::Only(ids) = lookups.look_up(hash)?
-                && !ids.contains(id)
-            {
-                self.lost.entry(position).or_insert((hash, 0)).1 += 1;
+        let mut reader = MapReader::new(self.map);
+        for keys in self.batch.chunks(KEYS_AT_ONCE) {
+            let hashes: Vec<_> = keys.iter().map(|(hash, _)| *hash).collect();
+            for (&(hash, position), answer) in keys.iter().zip(reader.look_up(&hashes)?) {
+                let Some((_, _, id)) = self.files.get(position) else { continue };
+                self.verified.keys_checked += 1;
+                // All files may have the keys of damaged and unknown pages, so that none is lost.
+                if matches!(answer, Answer::Only(ids) if !ids.contains(id)) {
+                    self.lost.entry(position).or_insert((hash, 0)).1 += 1;
+                }
             }
         }
+        self.batch.clear();
         Ok(())
     }
 

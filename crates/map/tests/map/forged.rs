@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, PartAnswer,
+    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport,
 };
 
 use crate::effort;
 use crate::forge::{Forged, Random, same_tail};
-use crate::support::{build, candidates_by_reads, file, hash, load_slice, map_id, mix, model};
+use crate::support::{build, candidates_by_reads, file, hash, load_slice, map_id, mix, model, probe};
 
 fn options(bits: u8) -> MapOptions {
     MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -83,10 +83,9 @@ fn an_outgrown_page_of_more_than_16_mib_is_not_read() {
         let map_bytes = (forged.pages() as u64 * 1_024) + tail + 16 * 40 + 60;
         let index = MapIndex::load_any(&forged.bytes, map_bytes).unwrap();
         let part = index.open(&index.read_for(prefix(1)), &forged.bytes[..1_024]).unwrap();
-        match index.probe(&part, prefix(1)) {
-            PartAnswer::Read(read) => assert!(may_read && read.range().end - read.range().start == length),
-            PartAnswer::Candidates(Candidates::All) => assert!(!may_read),
-            PartAnswer::Candidates(Candidates::Only(_)) => panic!("the entries are elsewhere"),
+        match probe(&index, Some(&part), prefix(1)) {
+            Err(read) => assert!(may_read && read.range().end - read.range().start == length),
+            Ok(found) => assert!(!may_read && found.is_none()),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sstfilter::FileId;
 use sstfilter_map::{
-    Candidates, Coverage, FileMap, MapError, MapIndex, MapMerge, MapOptions, MapRead, MapSet, PartAnswer, SetMatch,
+    Coverage, FileMap, Lookups, MapError, MapIndex, MapMerge, MapOptions, MapPart, MapRead, MapSet, SetMatch,
 };
 
-use crate::support::{Model, build, build_as, file, hash, load, mix, model};
+use crate::support::{Model, build, build_as, bytes_of, file, hash, load, mix, model, probe};
 
 fn options() -> MapOptions {
     MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -101,7 +101,7 @@ fn a_part_of_another_map_in_the_same_cache_is_not_used() {
         assert_ne!(reads[0], reads[1], "a cache would return the page of the other map");
         let bytes = &maps[0][reads[0].range().start as usize..reads[0].range().end as usize];
         let part = indexes[0].open(&reads[0], bytes).unwrap();
-        assert!(matches!(indexes[1].probe(&part, key), PartAnswer::Candidates(Candidates::All)));
+        assert_eq!(probe(&indexes[1], Some(&part), key), Ok(None));
         assert!(indexes[1].open(&reads[0], bytes).is_err());
     }
 }
@@ -111,21 +111,19 @@ fn a_part_that_a_hash_does_not_need_says_nothing() {
     let model = model(9, 60, 60, 2);
     let bytes = build(&model, options()).0;
     let index = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
-    let read =
-        |read: &MapRead| index.open(read, &bytes[read.range().start as usize..read.range().end as usize]).unwrap();
+    let read = |read: &MapRead| index.open(read, bytes_of(read, &bytes)).unwrap();
+    let says = |part: &MapPart<&[u8]>, hash| probe(&index, Some(part), hash);
     let hashes: Vec<_> = model.values().flatten().map(|&key| hash(key)).collect();
     let page = read(&index.read_for(hashes[0]));
     let mut lists = 0;
     for &other in &hashes {
         let is_own = index.page_of(other) == index.page_of(hashes[0]);
-        let is_all = matches!(index.probe(&page, other), PartAnswer::Candidates(Candidates::All));
-        assert_eq!(is_all, !is_own, "{other:?}");
-        let PartAnswer::Read(list) = index.probe(&read(&index.read_for(other)), other) else { continue };
+        assert_eq!(says(&page, other) == Ok(None), !is_own, "{other:?}");
+        let Err(list) = says(&read(&index.read_for(other)), other) else { continue };
         let list = read(&list);
         lists += 1;
         for &hash in &hashes {
-            let is_all = matches!(index.probe(&list, hash), PartAnswer::Candidates(Candidates::All));
-            assert_eq!(is_all, hash.get() >> 38 != other.get() >> 38, "{hash:?}");
+            assert_eq!(says(&list, hash) == Ok(None), hash.get() >> 38 != other.get() >> 38, "{hash:?}");
         }
     }
     assert!(lists > 3);
@@ -148,18 +146,15 @@ fn all_files_of_a_damaged_page_are_candidates() {
 fn matches_by_reads(coverage: &Coverage<&MapIndex>, maps: &[&[u8]], key: u64) -> Vec<usize> {
     let mut matches = coverage.uncovered().to_vec();
     for (judge, bytes) in coverage.judges().iter().zip(maps) {
-        let mut next = Some(judge.map().read_for(hash(key)));
-        while let Some(read) = next.take() {
-            let range = read.range().start as usize..read.range().end as usize;
-            match judge.map().open(&read, &bytes[range]) {
-                Ok(part) => {
-                    next = judge.probe(&part, hash(key), |found| match found {
-                        SetMatch::File(position) => matches.push(position),
-                        SetMatch::AnyFile => matches.extend(judge.positions()),
-                    });
-                }
-                Err(_) => matches.extend(judge.positions()),
-            }
+        let mut lookups = Lookups::new(judge.map(), &[hash(key)]);
+        while let Some(read) = lookups.reads().first() {
+            let part = judge.map().open(read, bytes_of(read, bytes)).ok();
+            lookups.answer(read, part.as_ref(), |_, found| {
+                judge.visit(found, |found| match found {
+                    SetMatch::File(position) => matches.push(position),
+                    SetMatch::AnyFile => matches.extend(judge.positions()),
+                });
+            });
         }
     }
     matches.sort_unstable();

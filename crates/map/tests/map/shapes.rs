@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, PartAnswer, Slice, WriteId,
-    Writes,
+    Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice, WriteId, Writes,
 };
 
 use crate::effort;
-use crate::support::{add, file, hash, join, map_id, merge, mix};
+use crate::support::{add, bytes_of, file, hash, join, map_id, merge, mix, probe};
 
 /// A map of files of `keys` keys, of which the first `hot` are in all of them.
 fn map_of(files: Range<u64>, keys: u64, hot: u64, options: MapOptions) -> (Vec<u8>, MapReport) {
@@ -81,9 +80,9 @@ fn keys_that_all_files_have_are_lists_and_make_no_other_lookup_read_twice() {
         let hash = hash(mix(key) | 1 << 63);
         let part = parts.entry(index.page_of(hash)).or_insert_with(|| {
             let read = index.read_for(hash);
-            index.open(&read, &bytes[read.range().start as usize..read.range().end as usize]).unwrap()
+            index.open(&read, bytes_of(&read, &bytes)).unwrap()
         });
-        matches!(index.probe(part, hash), PartAnswer::Read(_))
+        probe(&index, Some(part), hash).is_err()
     };
     // Absent keys, and keys of a file each.
     let absent = (0..lookups as u64).filter(|&key| reads_twice(key | 1 << 60)).count();

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Mutex;
 
 use sstfilter::{FileId, Filters};
-use sstfilter_map::{FileMap, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, Slice};
+use sstfilter_map::{FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice};
 
 use crate::effort;
 use crate::forge::{Forged, Random};
@@ -235,23 +235,6 @@ fn every_damaged_bit_and_every_cut_of_the_end_of_a_slice_is_refused() {
     }
 }
 
-#[test]
-fn a_slice_that_changes_while_it_is_joined_is_an_error() {
-    let sound = built(1, &model(3, 60, 40, 1), options(24)).swap_remove(0);
-    let (mut damaged, reads) = (sound.clone(), Mutex::new(0));
-    damaged[..load_slice(&sound).unwrap().pages().end as usize * 1_024].fill(0);
-    let mut join = MapJoin::new();
-    let read = |range: Range<u64>| {
-        let mut reads = reads.lock().unwrap();
-        *reads += usize::from(range.start == 0);
-        let bytes = if *reads == 1 { &sound } else { &damaged };
-        Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]))
-    };
-    join.add(load_slice(&sound).unwrap(), read).unwrap();
-    let error = join.finish(&mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("tail of a file map, which was read twice: expected"), "{error}");
-}
-
 /// Appends the footer of a slice, whose checksum holds.
 fn with_footer(map: &[u8], number: u32, count: u32) -> Vec<u8> {
     let mut bytes = map.to_vec();
@@ -268,7 +251,7 @@ fn a_map_with_a_footer_is_its_only_slice() {
 }
 
 #[test]
-fn forged_slices_cause_no_panic_no_endless_loop_and_no_longer_map() {
+fn forged_slices_cause_no_panic_no_endless_loop_and_no_much_longer_map() {
     let (maps, hashes) = (sound_maps(), (0..30).map(prefix).collect::<Vec<_>>());
     let (mut joined, cases) = (0, 40_000 / effort::stride(200) as u64);
     for case in 0..cases {
@@ -283,7 +266,8 @@ fn forged_slices_cause_no_panic_no_endless_loop_and_no_longer_map() {
         let slice = with_footer(&forged.bytes, number as u32, count as u32);
         let Ok((bytes, report)) = join(&[slice]) else { continue };
         joined += 1;
-        assert!(bytes.len() <= forged.bytes.len(), "case {case}");
+        // A list of few files becomes fields, of up to seven bytes for an id of one.
+        assert!(bytes.len() <= 10 * forged.bytes.len(), "case {case}");
         let map = FileMap::load_any(bytes.as_slice()).unwrap();
         assert_eq!(map.problems().next(), None, "case {case}: {report:?}");
         look_for(&bytes, &hashes);

@@ -6,8 +6,8 @@ use std::io;
 
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, PartAnswer,
-    SliceIndex,
+    Candidates, FileMap, LocalId, Lookups, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapPart,
+    MapRead, MapReport, SliceIndex,
 };
 
 pub(crate) fn mix(seed: u64) -> u64 {
@@ -124,20 +124,38 @@ pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<
     }
 }
 
+/// The bytes that a read returns.
+pub(crate) fn bytes_of<'a>(read: &MapRead, bytes: &'a [u8]) -> &'a [u8] {
+    &bytes[read.range().start as usize..read.range().end as usize]
+}
+
+/// What a part says about a hash: the candidates, `None` for all files, or the read that the answer needs.
+pub(crate) fn probe(
+    index: &MapIndex,
+    part: Option<&MapPart<impl AsRef<[u8]>>>,
+    hash: KeyHash,
+) -> Result<Option<Vec<usize>>, MapRead> {
+    let mut lookups = Lookups::new(index, &[hash]);
+    let (page, mut answer) = (lookups.reads()[0], None);
+    lookups.answer(&page, part, |_, found| answer = Some(ids(found)));
+    answer.ok_or_else(|| lookups.reads()[0])
+}
+
+fn ids(found: Candidates<'_>) -> Option<Vec<usize>> {
+    match found {
+        Candidates::Only(ids) => Some(ids.map(LocalId::index).collect()),
+        Candidates::All => None,
+    }
+}
+
 /// What a lookup in a map that is not in memory finds: the candidates, `None` for all files, and how often it read.
 pub(crate) fn candidates_by_reads(index: &MapIndex, bytes: &[u8], hash: KeyHash) -> (Option<Vec<usize>>, u32) {
-    let (mut read, mut reads) = (index.read_for(hash), 0);
-    loop {
+    let (mut lookups, mut answer, mut reads) = (Lookups::new(index, &[hash]), None, 0);
+    while let Some(read) = lookups.reads().first() {
         reads += 1;
         assert!(reads <= 3, "a lookup reads a page, an outgrown page, a list, and no more");
-        let range = read.range();
-        let Ok(part) = index.open(&read, &bytes[range.start as usize..range.end as usize]) else {
-            return (None, reads);
-        };
-        match index.probe(&part, hash) {
-            PartAnswer::Candidates(Candidates::Only(ids)) => return (Some(ids.map(LocalId::index).collect()), reads),
-            PartAnswer::Candidates(Candidates::All) => return (None, reads),
-            PartAnswer::Read(next) => read = next,
-        }
+        let part = index.open(read, bytes_of(read, bytes)).ok();
+        lookups.answer(read, part.as_ref(), |_, found| answer = Some(ids(found)));
     }
+    (answer.unwrap(), reads)
 }

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, MapSet, PartAnswer};
+use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, MapSet};
 
 use crate::effort;
 use crate::forge::Random;
-use crate::support::{add, candidates_by_reads, file, mix};
+use crate::support::{add, bytes_of, candidates_by_reads, file, mix, probe};
 
 type Map = Arc<FileMap<Arc<[u8]>>>;
 
@@ -377,19 +377,15 @@ impl Store {
             assert!(is_right(number, map.candidates(hash)), "{hash:?}: {:?}", map.candidates(hash));
             let part = parts[index.page_of(hash) as usize].get_or_insert_with(|| {
                 let read = index.read_for(hash);
-                index.open(&read, &map.as_bytes()[read.range().start as usize..read.range().end as usize])
+                index.open(&read, bytes_of(&read, map.as_bytes())).ok()
             });
-            match part.as_ref().map(|part| index.probe(part, hash)) {
-                Ok(PartAnswer::Candidates(found)) => assert!(is_right(number, found), "{hash:?} part by part"),
-                Ok(PartAnswer::Read(_)) => {
-                    let owners = owners.of_key(number);
-                    match candidates_by_reads(index, map.as_bytes(), hash).0 {
-                        Some(ids) if *is_whole => assert!(owners == ids, "{hash:?} in two reads"),
-                        Some(ids) => assert!(owners.iter().all(|owner| ids.contains(owner)), "{hash:?}"),
-                        None => assert!(!is_whole, "{hash:?}"),
-                    }
-                }
-                Err(_) => assert!(!is_whole, "{hash:?}"),
+            let owners = owners.of_key(number);
+            match probe(index, part.as_ref(), hash)
+                .unwrap_or_else(|_| candidates_by_reads(index, map.as_bytes(), hash).0)
+            {
+                Some(ids) if *is_whole => assert!(owners == ids, "{hash:?} part by part"),
+                Some(ids) => assert!(owners.iter().all(|owner| ids.contains(owner)), "{hash:?}"),
+                None => assert!(!is_whole, "{hash:?}"),
             }
         }
         self.counts.answers += 3 * owners.positions.len() as u64;

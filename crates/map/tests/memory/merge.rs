@@ -114,7 +114,7 @@ fn a_merge_reads_lists_one_by_one_and_an_outgrown_page_at_once() {
 }
 
 #[test]
-fn a_join_of_slices_holds_a_page_and_the_ends() {
+fn a_join_reads_each_byte_once_and_holds_a_chunk_and_the_tail() {
     let _alone = alone();
     let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT).unwrap();
     // Without lists, and with 2,000 of 50 bytes each.
@@ -142,8 +142,7 @@ fn a_join_of_slices_holds_a_page_and_the_ends() {
         });
         let read = *bytes_read.get_mut();
         println!("{} KiB joined: {} KiB at most, {} KiB read", report.bytes >> 10, peak >> 10, read >> 10);
-        assert!(report.lists == hot && report.bytes > 1_500_000 && peak < 150_000, "{peak} bytes");
-        let times = if hot == 0 { 1 } else { 2 };
-        assert!(read <= times * report.bytes, "slices without a tail are read once, others twice");
+        assert!(report.lists == hot && report.bytes > 1_500_000 && peak < 7 << 20, "{peak} bytes");
+        assert!(read <= report.bytes, "{read}");
     }
 }
