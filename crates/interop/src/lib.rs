@@ -3,9 +3,10 @@
 //! # Tables
 //!
 //! [`ForeignTable::open`] recognizes an engine's table by its last bytes, and reads its footer, metaindex and
-//! properties. [`ForeignTable::probe`] then probes the filter for a user key. It returns [`Probe::Absent`] only if the
-//! engine itself would not search the table, every checksum on the way holds, and all options of the table are known.
-//! If the filter cannot be used, the answer is [`Probe::Unusable`], and [`ForeignTable::try_probe`] returns the reason.
+//! properties. [`ForeignTable::probe`] then probes the filter for a user key. It returns
+//! [`Probe::Absent`](sstfilter::Probe::Absent) only if the engine itself would not search the table, every checksum on
+//! the way holds, and all options of the table are known. If the filter cannot be used, the answer is
+//! [`Probe::Unusable`](sstfilter::Probe::Unusable), and [`ForeignTable::try_probe`] returns the reason.
 //!
 //! ```
 //! use sstfilter::Probe;
