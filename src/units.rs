@@ -109,7 +109,7 @@ impl fmt::Display for BitsPerKey {
 /// use sstfilter::FalsePositiveRate;
 ///
 /// let one_percent = FalsePositiveRate::new(0.01)?;
-/// assert!((one_percent.information_bits() - 6.644).abs() < 0.001);
+/// assert_eq!(one_percent, FalsePositiveRate::ONE_PERCENT);
 /// assert!(FalsePositiveRate::new(0.0).is_err());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
