@@ -94,6 +94,8 @@ mod levels;
 mod lock;
 mod lookup;
 mod metadata;
+#[cfg(not(all(feature = "maps", feature = "ranges")))]
+mod never;
 mod partition;
 mod probe;
 #[cfg_attr(not(feature = "ranges"), path = "no_ranges.rs")]

@@ -1,49 +1,29 @@
-//! In place of writes and their maps, without the feature `maps`: types without values, so that the compiler leaves out
-//! what would use them.
-
-use core::convert::Infallible;
-use core::marker::PhantomData;
+//! In place of writes and their maps, without the feature `maps`.
 
 use sstfilter::KeyHash;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Writes(Infallible);
+use crate::never::without_values;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WriteId(Infallible);
-
-#[derive(Debug)]
-pub(crate) struct FileWrites(Infallible);
-
-#[derive(Clone, Debug)]
-pub(crate) struct KeyWrites<'a>(Infallible, PhantomData<&'a ()>);
-
-#[derive(Debug)]
-pub(crate) struct WriteSet<D>(Infallible, PhantomData<D>);
-
-impl KeyWrites<'_> {
-    pub(crate) fn may_be_in(&self, _: Writes) -> bool {
-        match self.0 {}
+without_values! {
+    Writes {}
+    WriteId {}
+    FileWrites {}
+    NoWrites {
+        fn may_be_in(Writes) -> bool;
+        fn is_unknown() -> bool;
     }
-
-    pub(crate) fn is_unknown(&self) -> bool {
-        match self.0 {}
+    WriteSet {
+        fn of(KeyHash) -> NoWrites;
+        fn of_each(&[KeyHash]) -> Vec<NoWrites>;
+        fn covers(Writes) -> bool;
     }
 }
 
-impl<D> WriteSet<D> {
-    pub(crate) fn of(&self, _: KeyHash) -> KeyWrites<'_> {
-        match self.0 {}
-    }
+impl Copy for Writes {}
 
-    pub(crate) fn of_each(&self, _: &[KeyHash]) -> Vec<KeyWrites<'_>> {
-        match self.0 {}
-    }
+impl Copy for WriteId {}
 
-    pub(crate) fn covers(&self, _: Writes) -> bool {
-        match self.0 {}
-    }
-}
+pub(crate) type KeyWrites<'a> = NoWrites;
 
 pub(crate) fn in_maps(file: &FileWrites) -> Option<Writes> {
     match file.0 {}

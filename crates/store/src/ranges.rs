@@ -7,19 +7,21 @@ use crc32c::crc32c as checksum;
 use sstfilter::{BlockError, KeyExtractor, LoadContext};
 use sstfilter_range::{RangeContext, RangeInfo, RangeMap};
 
-pub(crate) use sstfilter_range::{RangeBuilder, RangeFilter, RangePolicy};
+pub(crate) use sstfilter_range::{RangeBuilder, RangePolicy};
+
+pub(crate) type RangeFilter = sstfilter_range::RangeFilter<Bytes>;
 
 /// Loads a range filter.
 pub(crate) fn load(
     block: Bytes,
     context: LoadContext<'_>,
     extractor: Option<&Arc<dyn KeyExtractor>>,
-) -> Result<RangeFilter<Bytes>, BlockError> {
+) -> Result<RangeFilter, BlockError> {
     RangeFilter::load(block, RangeContext::new(context, extractor))
 }
 
 /// Returns the claimed false positive rate for the longest ranges that the filter was built for.
-pub(crate) fn expected_fpr(filter: &RangeFilter<Bytes>) -> f64 {
+pub(crate) fn expected_fpr(filter: &RangeFilter) -> f64 {
     let info = filter.info();
     info.expected_fpr(if let RangeMap::Hashed { chunk_units, .. } = info.map { chunk_units / 32 } else { 1 })
 }

@@ -1,6 +1,10 @@
 //! What files state of their writes, and what maps say of those of a key.
 
-pub(crate) use sstfilter_map::{FileWrites, KeyWrites, WriteId, WriteSet, Writes};
+use bytes::Bytes;
+
+pub(crate) use sstfilter_map::{FileWrites, KeyWrites, WriteId, Writes};
+
+pub(crate) type WriteSet = sstfilter_map::WriteSet<Bytes>;
 
 /// Returns the writes for which maps may exclude a file that states these; none if it may have any.
 pub(crate) fn in_maps(file: &FileWrites) -> Option<Writes> {

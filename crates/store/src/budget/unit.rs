@@ -51,7 +51,7 @@ impl Held {
     }
 
     /// Returns the range filter, if the unit holds one.
-    pub(crate) fn ranges(&self) -> Option<&RangeFilter<Bytes>> {
+    pub(crate) fn ranges(&self) -> Option<&RangeFilter> {
         self.block()?.filter.ranges()
     }
 
@@ -73,7 +73,7 @@ impl Held {
 )]
 pub(crate) enum HeldFilter {
     Points(FilterBlock<Bytes>),
-    Ranges(Box<RangeFilter<Bytes>>),
+    Ranges(Box<RangeFilter>),
 }
 
 impl HeldFilter {
@@ -89,7 +89,7 @@ impl HeldFilter {
         if let Self::Points(block) = self { Some(block) } else { None }
     }
 
-    pub(crate) const fn ranges(&self) -> Option<&RangeFilter<Bytes>> {
+    pub(crate) const fn ranges(&self) -> Option<&RangeFilter> {
         if let Self::Ranges(filter) = self { Some(filter) } else { None }
     }
 

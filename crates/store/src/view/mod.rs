@@ -4,7 +4,6 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sstfilter::internal::StripedCounters;
 use sstfilter::{FileId, Filters};
 
@@ -65,7 +64,7 @@ pub(super) enum Maps<F> {
     /// Maps that cover some of the files.
     Files(Arc<Mapped<F>>),
     /// Maps of writes.
-    Writes(Arc<WriteSet<Bytes>>),
+    Writes(Arc<WriteSet>),
 }
 
 /// A place in the order of a lookup: newer files come first.
@@ -233,7 +232,7 @@ impl<F> FilterView<F> {
     }
 
     /// Returns the maps of writes, if the view has any.
-    fn writes(&self) -> Option<&WriteSet<Bytes>> {
+    fn writes(&self) -> Option<&WriteSet> {
         if let Maps::Writes(set) = &self.maps { Some(set) } else { None }
     }
 
@@ -305,7 +304,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Looks up the keys that descriptions name, and returns a file that lacks one: none of its writes wrote that key.
     /// Then the hash function has changed under its name, or a number was given to two flushes.
-    fn find_lost_key<'a>(&self, set: &WriteSet<Bytes>, files: impl IntoIterator<Item = &'a F>) -> Option<FileId>
+    fn find_lost_key<'a>(&self, set: &WriteSet, files: impl IntoIterator<Item = &'a F>) -> Option<FileId>
     where
         F: 'a,
     {
