@@ -74,7 +74,7 @@ pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use manifest::{Manifest, ManifestFile};
 pub use table::{
-    BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe, Table,
+    BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table, TableBounds,
     UnitBytes, UserKeys, VerifyReport,
 };
 

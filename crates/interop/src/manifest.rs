@@ -37,7 +37,7 @@ pub struct Manifest {
     files: BTreeMap<u64, ManifestFile>,
 }
 
-/// One table file's entry in a manifest. [`Table::key_range`](crate::Table::key_range) interprets its keys.
+/// One table file's entry in a manifest. [`Table::bounds`](crate::Table::bounds) interprets its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManifestFile {

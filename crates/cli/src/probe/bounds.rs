@@ -33,7 +33,7 @@ pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, key
         Opened::Foreign(table) => {
             // Without a manifest, nothing records the bounds of another engine's table.
             let file = manifests.file(path)?;
-            let range = table.key_range(&file)?;
+            let range = table.bounds(&file)?;
             Some(chosen(&|key| range.holds(key)))
         }
         // Filters without a table do not record bounds.

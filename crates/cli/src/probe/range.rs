@@ -140,7 +140,7 @@ impl Probed {
 
     /// Probes another engine's table, which has no range filter, by the bounds in its database's manifest.
     fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, all: &[Ends]) -> Self {
-        let range = file.and_then(|file| table.key_range(file));
+        let range = file.and_then(|file| table.bounds(file));
         Self::without_filter(table.engine().name()).answering(all, |ends| {
             // Unknown bounds exclude nothing.
             let meets = range.as_ref().is_none_or(|range| range.meets(&ends.lower, &ends.upper));

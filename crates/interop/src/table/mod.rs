@@ -1,10 +1,10 @@
 //! Tables: opened in constant time, probed by user key.
 
 mod batch;
+mod bounds;
 mod file;
 mod identity;
 mod info;
-mod key_range;
 mod keys;
 mod layout;
 mod leveldb;
@@ -16,8 +16,8 @@ mod rules;
 mod verify;
 
 pub use batch::{BatchAnswers, KeyBatch};
+pub use bounds::TableBounds;
 pub use info::{Coverage, FilterInfo, FilterUnit, UnitBytes};
-pub use key_range::KeyRange;
 pub use keys::UserKeys;
 pub use verify::{BlockReport, BlockState, VerifyReport};
 

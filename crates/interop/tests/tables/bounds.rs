@@ -33,7 +33,7 @@ fn every_key_of_a_table_is_between_its_ends_and_keys_beyond_them_are_not() {
         let file = of_file.file(7).expect("there");
         let is_bytewise = fixture.comparator == "leveldb.BytewiseComparator";
         let is_reverse = fixture.comparator == "rocksdb.ReverseBytewiseComparator";
-        let Some(range) = table.key_range(file) else {
+        let Some(range) = table.bounds(file) else {
             assert!(!is_bytewise && !is_reverse, "{}", fixture.file);
             continue;
         };
@@ -46,9 +46,9 @@ fn every_key_of_a_table_is_between_its_ends_and_keys_beyond_them_are_not() {
         let misses = !range.meets(&[0xff; 300], &[0xff; 400]);
         assert_eq!(misses, is_bytewise, "{}: in another order, every table may have keys of a range", fixture.file);
         let other = manifest(bytes + 1, smallest, largest);
-        assert_eq!(table.key_range(other.file(7).expect("there")), None, "a file of another length");
+        assert_eq!(table.bounds(other.file(7).expect("there")), None, "a file of another length");
         let swapped = manifest(bytes, largest, smallest);
-        assert!(keys.len() == 1 || table.key_range(swapped.file(7).expect("there")).is_none());
+        assert!(keys.len() == 1 || table.bounds(swapped.file(7).expect("there")).is_none());
         known += 1;
         reversed += usize::from(is_reverse);
     }

@@ -1,4 +1,4 @@
-//! The key range of a table, from its database's manifest.
+//! The bounds of a table, from its database's manifest.
 
 use sstfilter::RandomAccess;
 
@@ -8,15 +8,15 @@ use super::rules::Order;
 use crate::format::footer::Engine;
 use crate::manifest::ManifestFile;
 
-/// The smallest and the largest user key of a table, from [`Table::key_range`].
+/// The smallest and the largest user key of a table, from [`Table::bounds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyRange<'a> {
+pub struct TableBounds<'a> {
     order: Order,
     smallest: &'a [u8],
     largest: &'a [u8],
 }
 
-impl KeyRange<'_> {
+impl TableBounds<'_> {
     /// Returns whether `key` lies within the bounds.
     #[must_use]
     pub fn holds(&self, key: &[u8]) -> bool {
@@ -35,7 +35,7 @@ impl<R: RandomAccess> Table<R> {
     /// Returns the table's bounds, which only the manifest of its database stores. Returns `None` if `file` has another
     /// length, the order of the keys is unknown, or keys have timestamps.
     #[must_use]
-    pub fn key_range<'a>(&self, file: &'a ManifestFile) -> Option<KeyRange<'a>> {
+    pub fn bounds<'a>(&self, file: &'a ManifestFile) -> Option<TableBounds<'a>> {
         let order = match self.engine() {
             // LevelDB's tables do not name their comparator; known rules are always those of the bytewise one.
             Engine::LevelDb => self.layout.rules.as_ref().ok()?.order,
@@ -51,6 +51,6 @@ impl<R: RandomAccess> Table<R> {
         let is_usable = file.bytes == self.footer.offset.saturating_add(self.footer.bytes)
             && order.timestamp_bytes == 0
             && order.compare(smallest, largest).is_le();
-        is_usable.then_some(KeyRange { order, smallest, largest })
+        is_usable.then_some(TableBounds { order, smallest, largest })
     }
 }
