@@ -14,7 +14,7 @@ use sstfilter::{
     BuildContext, FalsePositiveRate, FileId, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher,
     MatchBitmap, MatchMatrix,
 };
-use sstfilter_map::{Candidates, FileMap, MapBuilder, MapMerge, MapOptions};
+use sstfilter_map::{FileMap, MapAnswer, MapBuilder, MapMerge, MapOptions};
 
 /// Keys of a batch.
 const BATCH: usize = 32;
@@ -129,10 +129,10 @@ fn ns_per(keys: u64, time: Duration) -> f64 {
 /// A way to look up keys, which returns how many files may have them.
 type Lookup<'a> = Box<dyn FnMut(&[KeyHash]) -> u64 + 'a>;
 
-fn count(found: Candidates<'_>) -> u64 {
+fn count(found: MapAnswer<'_>) -> u64 {
     match found {
-        Candidates::Only(files) => files.count() as u64,
-        Candidates::All => panic!("a page is damaged"),
+        MapAnswer::Only(files) => files.count() as u64,
+        MapAnswer::All => panic!("a page is damaged"),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, Lookups, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, Slice, SliceIndex,
+    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, Slice, SliceIndex,
     WriteId, WriteSet, Writes,
 };
 
@@ -110,10 +110,10 @@ fn reader<'a>(bytes: &'a [u8]) -> impl Fn(Range<u64>) -> std::io::Result<Cow<'a,
     move |range| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]))
 }
 
-fn ids(found: Candidates<'_>, files: usize) -> Vec<usize> {
+fn ids(found: MapAnswer<'_>, files: usize) -> Vec<usize> {
     match found {
-        Candidates::Only(ids) => ids.map(LocalId::index).inspect(|&id| assert!(id < files)).collect(),
-        Candidates::All => (0..files).collect(),
+        MapAnswer::Only(ids) => ids.map(LocalId::index).inspect(|&id| assert!(id < files)).collect(),
+        MapAnswer::All => (0..files).collect(),
     }
 }
 

@@ -11,7 +11,7 @@ use datafusion::object_store::path::Path;
 use datafusion::object_store::{self, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
 use futures::StreamExt;
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, LocalId, Lookups, MapError, MapIndex, MapPart, MapRead};
+use sstfilter_map::{LocalId, Lookups, MapAnswer, MapError, MapIndex, MapPart, MapRead};
 
 /// Bytes that are read from a map's end at first. Enough for 4,000 files; more files need a second read.
 const FIRST_READ_BYTES: u64 = 64 << 10;
@@ -137,9 +137,9 @@ impl Default for Answer {
 }
 
 impl Answer {
-    fn add(&mut self, found: Candidates<'_>) {
+    fn add(&mut self, found: MapAnswer<'_>) {
         match (&mut self.candidates, found) {
-            (Some(candidates), Candidates::Only(ids)) => candidates.extend(ids),
+            (Some(candidates), MapAnswer::Only(ids)) => candidates.extend(ids),
             (all, _) => *all = None,
         }
     }

@@ -46,7 +46,7 @@
 //!
 //! **A file may be skipped only if** a map with the reader's hash covers it, the bytes that the lookup needs are sound,
 //! and the file is not among the candidates. The types keep to it: only [`MapIndex::local_id`] and answers give out
-//! local ids, and damage yields [`Candidates::All`]. A map knows hashes, not keys: if the hash function changes under
+//! local ids, and damage yields [`MapAnswer::All`]. A map knows hashes, not keys: if the hash function changes under
 //! its name, check with [`FileMap::candidates`] that each covered file has its smallest and largest key.
 
 #![deny(clippy::indexing_slicing)]
@@ -57,8 +57,8 @@
               sets, and functions that are not inlined into it would be compiled for the baseline"
 )]
 
+mod answer;
 mod build;
-mod candidates;
 mod encode;
 mod error;
 mod index;
@@ -85,8 +85,8 @@ mod writes;
 #[path = "../../../tests/common/vectors.rs"]
 mod json;
 
+pub use answer::{LocalIds, MapAnswer};
 pub use build::MapBuilder;
-pub use candidates::{Candidates, LocalIds};
 pub use error::MapError;
 pub use index::{CoveredFile, LocalId, MapIndex};
 pub use join::MapJoin;

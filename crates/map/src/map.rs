@@ -7,7 +7,7 @@ use std::io;
 use sstfilter::internal::prefetch;
 use sstfilter::{FileId, Filters, KeyHash};
 
-use crate::candidates::{Candidates, Found, in_page};
+use crate::answer::{Found, MapAnswer, in_page};
 use crate::error::MapError;
 use crate::index::MapIndex;
 use crate::list::{TailCursor, split_check};
@@ -98,13 +98,13 @@ impl<D: AsRef<[u8]>> FileMap<D> {
     ///
     /// The hash must come from the hasher that the map was loaded with ([`Filters::hash`]).
     #[inline]
-    pub fn candidates(&self, hash: KeyHash) -> Candidates<'_> {
+    pub fn candidates(&self, hash: KeyHash) -> MapAnswer<'_> {
         self.view().candidates_inline(hash)
     }
 
     /// Calls `visit` for each of `hashes` whose key some file may have, with its position. The others are absent from
     /// all covered files. Faster than single lookups if the map does not fit into the cache.
-    pub fn candidates_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, Candidates<'_>)) {
+    pub fn candidates_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, MapAnswer<'_>)) {
         // Enough lines on their way to hide the latency of memory, and few enough to stay in the first-level cache.
         const AT_ONCE: usize = 32;
         let view = self.view();
@@ -175,14 +175,14 @@ impl<'a> View<'a> {
 
     /// Half of all absent keys have a quotient that no entry has. Their lookups end here, inlined into the caller.
     #[inline(always)]
-    fn candidates_inline(&self, hash: KeyHash) -> Candidates<'a> {
+    fn candidates_inline(&self, hash: KeyHash) -> MapAnswer<'a> {
         let place = self.index.shape.place(hash.get());
         if !self.damaged.is_empty() && self.is_damaged(place.page) {
-            return Candidates::All;
+            return MapAnswer::All;
         }
-        let Some(page) = self.page(place.page) else { return Candidates::All };
+        let Some(page) = self.page(place.page) else { return MapAnswer::All };
         if !page.is_occupied(place) {
-            return Candidates::NONE;
+            return MapAnswer::NONE;
         }
         match in_page(page, place) {
             Found::Here(found) => found,
@@ -194,22 +194,22 @@ impl<'a> View<'a> {
     /// Returns the files of a list, whose checksum was compared when the map was loaded.
     #[cold]
     #[inline(never)]
-    fn in_list(&self, list: ListPlace) -> Candidates<'a> {
+    fn in_list(&self, list: ListPlace) -> MapAnswer<'a> {
         match self.tail(list.offset, list.bytes.into()).and_then(split_check) {
-            Some((ids, _)) => Candidates::of_list(ids, self.index.shape.files),
-            None => Candidates::All,
+            Some((ids, _)) => MapAnswer::of_list(ids, self.index.shape.files),
+            None => MapAnswer::All,
         }
     }
 
     /// Finds entries in a page in the tail.
     #[cold]
     #[inline(never)]
-    fn in_outgrown(&self, offset: u64, bytes: u64, place: Place) -> Candidates<'a> {
-        let Some(bytes) = self.tail(offset, bytes) else { return Candidates::All };
+    fn in_outgrown(&self, offset: u64, bytes: u64, place: Place) -> MapAnswer<'a> {
+        let Some(bytes) = self.tail(offset, bytes) else { return MapAnswer::All };
         match in_page(Page { bytes, shape: &self.index.shape }, place) {
             Found::Here(found) => found,
             Found::List(list) => self.in_list(list),
-            Found::Outgrown { .. } => Candidates::All,
+            Found::Outgrown { .. } => MapAnswer::All,
         }
     }
 }

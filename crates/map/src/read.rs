@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sstfilter::KeyHash;
 
-use crate::candidates::{Candidates, Found, in_page};
+use crate::answer::{Found, MapAnswer, in_page};
 use crate::error::MapError;
 use crate::index::MapIndex;
 use crate::list::{checked_list, split_check};
@@ -45,13 +45,6 @@ pub struct MapPart<D> {
     bytes: D,
 }
 
-/// What a part of a map says about a key.
-enum PartAnswer<'a> {
-    Candidates(Candidates<'a>),
-    /// The answer is in these bytes. One key in millions needs a second read, unless very many files have it.
-    Read(MapRead),
-}
-
 /// Lookups of keys in a map that is on disk or in an object store: they say which bytes they need, and answer from them.
 ///
 /// [Open](MapIndex::open) each of [`reads`](Self::reads), and pass it to [`answer`](Self::answer), until no read is
@@ -88,13 +81,13 @@ impl<'m> Lookups<'m> {
         &mut self,
         read: &MapRead,
         part: Option<&MapPart<D>>,
-        mut visit: impl FnMut(usize, Candidates<'_>),
+        mut visit: impl FnMut(usize, MapAnswer<'_>),
     ) {
         for key in self.waiting.remove(read).unwrap_or_default() {
             match part.zip(self.hashes.get(key)).map(|(part, &hash)| self.index.probe(part, hash)) {
-                Some(PartAnswer::Candidates(found)) => visit(key, found),
-                Some(PartAnswer::Read(next)) => self.waiting.entry(next).or_default().push(key),
-                None => visit(key, Candidates::All),
+                Some(Ok(found)) => visit(key, found),
+                Some(Err(next)) => self.waiting.entry(next).or_default().push(key),
+                None => visit(key, MapAnswer::All),
             }
         }
     }
@@ -142,39 +135,35 @@ impl MapIndex {
         Ok(MapPart { map: self.map.fingerprint(), what: read.what, bytes })
     }
 
-    /// Returns what a part of this map says about a hash. A part that the hash does not need, or of another map, says
-    /// nothing: all files are candidates.
-    fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> PartAnswer<'a> {
+    /// Returns what a part of this map says about a hash, or the read that has the answer. One key in millions needs a
+    /// second read, unless very many files have it. A part that the hash does not need, or of another map, says nothing:
+    /// all files are candidates.
+    fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> Result<MapAnswer<'a>, MapRead> {
         let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
         let is_needed = match part.what {
             What::Page(page) | What::Outgrown(page) => page == place.page,
             What::List { prefix: of_list, .. } => of_list == prefix,
         };
         if part.map != self.map.fingerprint() || !is_needed {
-            return PartAnswer::Candidates(Candidates::All);
+            return Ok(MapAnswer::All);
         }
         if let What::List { .. } = part.what {
             let ids = split_check(part.bytes.as_ref()).map_or(&[][..], |(ids, _)| ids);
-            return PartAnswer::Candidates(Candidates::of_list(ids, self.shape.files));
+            return Ok(MapAnswer::of_list(ids, self.shape.files));
         }
         let page = Page { bytes: part.bytes.as_ref(), shape: &self.shape };
         if !page.is_occupied(place) {
-            return PartAnswer::Candidates(Candidates::NONE);
+            return Ok(MapAnswer::NONE);
         }
         let (range, what) = match in_page(page, place) {
-            Found::Here(found) => return PartAnswer::Candidates(found),
+            Found::Here(found) => return Ok(found),
             Found::List(list) => {
                 (self.tail_range(list.offset, list.bytes.into()), What::List { page: place.page, prefix, place: list })
             }
             // Only a forged page is outgrown twice. Reading it could go on forever.
-            Found::Outgrown { .. } if part.what == What::Outgrown(place.page) => {
-                return PartAnswer::Candidates(Candidates::All);
-            }
+            Found::Outgrown { .. } if part.what == What::Outgrown(place.page) => return Ok(MapAnswer::All),
             Found::Outgrown { offset, bytes } => (self.tail_range(offset, bytes), What::Outgrown(place.page)),
         };
-        match range {
-            Some(range) => PartAnswer::Read(self.read_of(range, what)),
-            None => PartAnswer::Candidates(Candidates::All),
-        }
+        range.map_or(Ok(MapAnswer::All), |range| Err(self.read_of(range, what)))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sstfilter::{FileId, KeyHash};
 
-use crate::candidates::Candidates;
+use crate::answer::MapAnswer;
 use crate::error::MapError;
 use crate::index::{LocalId, MapIndex};
 use crate::map::FileMap;
@@ -219,12 +219,12 @@ impl<M: Deref<Target = MapIndex>> MapJudge<M> {
 
     /// Calls `visit` for each file that may have a key, of those that the map judges. `found` is the map's answer.
     #[inline]
-    pub fn visit(&self, found: Candidates<'_>, mut visit: impl FnMut(SetMatch)) {
+    pub fn visit(&self, found: MapAnswer<'_>, mut visit: impl FnMut(SetMatch)) {
         match found {
-            Candidates::Only(ids) => {
+            MapAnswer::Only(ids) => {
                 ids.filter_map(|id| self.position(id)).for_each(|file| visit(SetMatch::File(file)));
             }
-            Candidates::All => visit(SetMatch::AnyFile),
+            MapAnswer::All => visit(SetMatch::AnyFile),
         }
     }
 }

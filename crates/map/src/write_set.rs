@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sstfilter::KeyHash;
 
-use crate::candidates::Candidates;
+use crate::answer::MapAnswer;
 use crate::map::FileMap;
 use crate::writes::{WriteId, Writes, position_of, unite};
 
@@ -70,10 +70,10 @@ impl KeyWrites<'_> {
         self.is_unknown
     }
 
-    fn add(&mut self, found: Candidates<'_>, writes: &[Writes]) {
+    fn add(&mut self, found: MapAnswer<'_>, writes: &[Writes]) {
         match found {
-            Candidates::Only(ids) => self.candidates.extend(ids.filter_map(|id| writes.get(id.index()))),
-            Candidates::All => self.is_unknown = true,
+            MapAnswer::Only(ids) => self.candidates.extend(ids.filter_map(|id| writes.get(id.index()))),
+            MapAnswer::All => self.is_unknown = true,
         }
     }
 }

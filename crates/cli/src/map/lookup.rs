@@ -1,7 +1,7 @@
 //! Lookups in maps that stay on disk.
 
 use sstfilter::KeyHash;
-use sstfilter_map::{Candidates, LocalId, Lookups};
+use sstfilter_map::{LocalId, Lookups, MapAnswer};
 
 use super::OpenMap;
 
@@ -47,9 +47,9 @@ impl<'m> MapReader<'m> {
                 let part = self.map.index.open(&read, bytes).ok();
                 lookups.answer(&read, part.as_ref(), |key, found| {
                     let answer = match found {
-                        Candidates::Only(ids) => Answer::Only(ids.collect()),
-                        Candidates::All if part.is_some() => Answer::Unknown,
-                        Candidates::All => Answer::Damaged,
+                        MapAnswer::Only(ids) => Answer::Only(ids.collect()),
+                        MapAnswer::All if part.is_some() => Answer::Unknown,
+                        MapAnswer::All => Answer::Damaged,
                     };
                     answers.get_mut(key).into_iter().for_each(|own| *own = answer.clone());
                 });

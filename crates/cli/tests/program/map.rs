@@ -250,7 +250,8 @@ fn slices_of_a_build_or_merge_are_joined_into_the_bytes_of_one_process() {
     joins(&[&whole]).expect_error("not a slice of a file map");
     let other = place.text("other");
     run(&["map", "merge", &whole, "--slice", "11/12", "--id", "0x0000000000000002", "--out", &other]).expect_code(0);
-    joins(&[&all[..11], &[&other]].concat()).expect_error("other: slice 11/12 of a file map: expected one of the map");
+    joins(&[&all[..11], &[&other]].concat())
+        .expect_error("other: slice 11/12 of another file map than the first slice: the map's id: expected");
     assert!(!Path::new(&place.text("no")).exists());
     for command in [&["map", "info", &parts[0]][..], &["map", "probe", &parts[0], "--key", "k"], &["verify", &parts[0]]]
     {

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport,
+    FileMap, LocalId, MapAnswer, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport,
 };
 
 use crate::effort;
 use crate::forge::{Forged, Random, same_tail};
 use crate::support::{build, candidates_by_reads, file, hash, load_slice, map_id, mix, model, probe};
 
-fn options(bits: u8) -> MapOptions {
+pub(crate) fn options(bits: u8) -> MapOptions {
     MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn an_outgrown_page_that_names_itself_ends_a_lookup() {
     let index = MapIndex::load_any(&forged.bytes, forged.bytes.len() as u64).unwrap();
     assert_eq!(candidates_by_reads(&index, &forged.bytes, prefix(1)), (None, 2));
     let map = FileMap::load_any(&forged.bytes).unwrap();
-    assert!(matches!(map.candidates(prefix(1)), Candidates::All));
+    assert!(matches!(map.candidates(prefix(1)), MapAnswer::All));
 }
 
 #[test]
@@ -203,9 +203,9 @@ pub(crate) fn look_for(bytes: &[u8], hashes: &[KeyHash]) -> u64 {
     let check = |ids: &[usize]| {
         assert!(ids.is_sorted_by(|one, two| one < two) && ids.iter().all(|&id| id < files), "{ids:?} of {files}");
     };
-    let of = |found: Candidates<'_>| match found {
-        Candidates::Only(ids) => ids.take(files + 1).map(LocalId::index).collect(),
-        Candidates::All => Vec::new(),
+    let of = |found: MapAnswer<'_>| match found {
+        MapAnswer::Only(ids) => ids.take(files + 1).map(LocalId::index).collect(),
+        MapAnswer::All => Vec::new(),
     };
     let single: Vec<Vec<usize>> = hashes.iter().map(|&hash| of(map.candidates(hash))).collect();
     single.iter().for_each(|ids| check(ids));
@@ -365,10 +365,10 @@ fn lines_and_states_that_disagree_have_the_same_answers_everywhere() {
     simd::select(before).unwrap();
 }
 
-fn known(found: Candidates<'_>) -> Option<Vec<usize>> {
+fn known(found: MapAnswer<'_>) -> Option<Vec<usize>> {
     match found {
-        Candidates::Only(ids) => Some(ids.map(LocalId::index).collect()),
-        Candidates::All => None,
+        MapAnswer::Only(ids) => Some(ids.map(LocalId::index).collect()),
+        MapAnswer::All => None,
     }
 }
 

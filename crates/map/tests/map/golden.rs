@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
+use sstfilter_map::{FileMap, LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
 
 use crate::stored::{check_file, digest, is_regenerating};
 use crate::support::{add, candidates_by_reads, join};
@@ -155,9 +155,9 @@ impl MapCase {
     /// The candidates of a key, by the numbers of their files. All kinds of lookups must agree.
     fn candidates(&self, map: &FileMap<&[u8]>, hash: KeyHash) -> Option<Vec<u8>> {
         let numbers: BTreeMap<u64, u8> = (0..self.files).map(|file| (id_of_file(file).fingerprint(), file)).collect();
-        let of = |found: Candidates<'_>| match found {
-            Candidates::Only(ids) => Some(ids.map(LocalId::index).collect::<Vec<_>>()),
-            Candidates::All => None,
+        let of = |found: MapAnswer<'_>| match found {
+            MapAnswer::Only(ids) => Some(ids.map(LocalId::index).collect::<Vec<_>>()),
+            MapAnswer::All => None,
         };
         let found = of(map.candidates(hash));
         assert_eq!(candidates_by_reads(map.index(), map.as_bytes(), hash).0, found, "{}", self.name);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sstfilter::simd::InstructionSet;
-use sstfilter_map::{Candidates, LocalId, MapIndex, MapMerge, MapOptions};
+use sstfilter_map::{LocalId, MapAnswer, MapIndex, MapMerge, MapOptions};
 
 use crate::effort;
 use crate::support::{Model, add, build, candidates, check_all, file, hash, load, map_id, merge, mix, model};
@@ -93,8 +93,8 @@ fn a_batch_answers_like_single_lookups_with_each_instruction_set() {
         let single: Vec<Vec<usize>> = hashes.iter().map(|&hash| candidates(&map, hash)).collect();
         let mut batch = vec![Vec::new(); hashes.len()];
         map.candidates_each(&hashes, |position, found| match found {
-            Candidates::Only(ids) => batch[position] = ids.map(LocalId::index).collect(),
-            Candidates::All => panic!("no page is unknown"),
+            MapAnswer::Only(ids) => batch[position] = ids.map(LocalId::index).collect(),
+            MapAnswer::All => panic!("no page is unknown"),
         });
         assert!(single == batch, "{set:?}");
         answers.push(single);

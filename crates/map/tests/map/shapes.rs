@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice, WriteId, Writes,
+    FileMap, LocalId, MapAnswer, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice, WriteId, Writes,
 };
 
 use crate::effort;
@@ -34,8 +34,8 @@ fn seventy_files_take_less_than_16_8_bits_per_key_at_0_9_percent() {
     assert!(expected <= 0.009);
     let probes = 1_000_000 / effort::stride(20) as u64;
     let count = |key: u64| match map.candidates(KeyHash::from_well_mixed(mix(key ^ 0x77 << 50))) {
-        Candidates::Only(ids) => ids.count() as u64,
-        Candidates::All => panic!("no page is unknown"),
+        MapAnswer::Only(ids) => ids.count() as u64,
+        MapAnswer::All => panic!("no page is unknown"),
     };
     let found = (0..probes).map(count).sum::<u64>() as f64 / probes as f64;
     println!("{:.2} bits per entry, {found:.6} of {expected:.6} false candidates", report.bits_per_entry());
@@ -174,14 +174,14 @@ fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
     assert!(map.problems().next().is_none() && !map.has_unknown_pages());
     let read = |range: Range<u64>| Ok(std::borrow::Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
     let found = map.index().verify(read, |problem| panic!("{problem}")).unwrap();
-    assert!((0..40_000).step_by(97).all(|key| matches!(map.candidates(side_by_side(key)), Candidates::All)));
+    assert!((0..40_000).step_by(97).all(|key| matches!(map.candidates(side_by_side(key)), MapAnswer::All)));
     let ids: Vec<_> = numbers.map(|number| (number, map.index().local_id(file(number)))).collect();
     for (number, id) in
         ids.iter().enumerate().map(|(id, (number, of_file))| (*number, of_file.map_or(id, LocalId::index)))
     {
-        let has = |found: Candidates<'_>| match found {
-            Candidates::Only(mut ids) => ids.any(|own| own.index() == id),
-            Candidates::All => true,
+        let has = |found: MapAnswer<'_>| match found {
+            MapAnswer::Only(mut ids) => ids.any(|own| own.index() == id),
+            MapAnswer::All => true,
         };
         assert!((0..2_000).all(|key| has(map.candidates(hash(number << 20 | key)))), "{number}");
     }
@@ -288,7 +288,7 @@ fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
     assert_eq!((report.outgrown_pages, report.unknown_pages), (0, 0), "{report:?}");
     assert!(report.overflowed_lines > 1_000 && report.pages > 10, "{report:?}");
     let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
-    assert!((0..entries).step_by(997).all(|key| matches!(map.candidates(chosen(key)), Candidates::All)));
+    assert!((0..entries).step_by(997).all(|key| matches!(map.candidates(chosen(key)), MapAnswer::All)));
     let id = map.index().local_id(file(1)).unwrap();
     assert!((0..100).all(|key| map.candidates(hash(key | 1 << 63)).may_contain(id)));
 }

@@ -6,7 +6,7 @@ use std::io;
 
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    Candidates, FileMap, LocalId, Lookups, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapPart,
+    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapPart,
     MapRead, MapReport, SliceIndex,
 };
 
@@ -119,8 +119,8 @@ pub(crate) fn check_all(map: &FileMap<impl AsRef<[u8]>>, model: &Model) -> u64 {
 /// The candidates of a hash; all files if they are unknown.
 pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<usize> {
     match map.candidates(hash) {
-        Candidates::Only(ids) => ids.map(LocalId::index).collect(),
-        Candidates::All => (0..map.index().files().len()).collect(),
+        MapAnswer::Only(ids) => ids.map(LocalId::index).collect(),
+        MapAnswer::All => (0..map.index().files().len()).collect(),
     }
 }
 
@@ -141,10 +141,11 @@ pub(crate) fn probe(
     answer.ok_or_else(|| lookups.reads()[0])
 }
 
-fn ids(found: Candidates<'_>) -> Option<Vec<usize>> {
+/// The candidates, `None` for all.
+pub(crate) fn ids(found: MapAnswer<'_>) -> Option<Vec<usize>> {
     match found {
-        Candidates::Only(ids) => Some(ids.map(LocalId::index).collect()),
-        Candidates::All => None,
+        MapAnswer::Only(ids) => Some(ids.map(LocalId::index).collect()),
+        MapAnswer::All => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! The vectors of `fixtures/vectors/maps.json`, which an independent program recomputes.
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, MapBuilder, MapOptions, WriteId, Writes};
+use sstfilter_map::{FileMap, MapAnswer, MapBuilder, MapOptions, WriteId, Writes};
 
 use crate::json::{Value, vectors};
 
@@ -35,8 +35,8 @@ fn maps_have_the_bytes_of_the_vectors() {
         assert_eq!(u64::from(crc32c::crc32c(&bytes)), vector.hex("crc32c"), "{vector}");
         let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
         let found = |number: u32| match loaded.candidates(filters.hash(format!("absent-{number:06}").as_bytes())) {
-            Candidates::Only(ids) => ids.count() as u64,
-            Candidates::All => panic!("no page is unknown"),
+            MapAnswer::Only(ids) => ids.count() as u64,
+            MapAnswer::All => panic!("no page is unknown"),
         };
         assert_eq!((0..1_000).map(found).sum::<u64>(), vector.number("false_candidates"));
     }
@@ -60,7 +60,7 @@ fn a_map_with_an_overflowed_line_has_the_bytes_of_the_vector() {
         let (map, mut bytes) = (FileId::from_fingerprint(vector.hex("map")), Vec::new());
         assert!(builder.finish(map, &mut bytes).unwrap().overflowed_lines > 0);
         let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
-        let is_unknown = |hash: &KeyHash| matches!(loaded.candidates(*hash), Candidates::All);
+        let is_unknown = |hash: &KeyHash| matches!(loaded.candidates(*hash), MapAnswer::All);
         let absent = (0..1_000).map(|number| filters.hash(format!("absent-{number:06}").as_bytes()));
         let unknown =
             [hashes(1).iter().step_by(100).filter(|hash| is_unknown(hash)).count(), absent.filter(is_unknown).count()];

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{Candidates, FileMap, LocalId, MapBuilder, MapMerge, MapOptions, MapSet};
+use sstfilter_map::{FileMap, LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, MapSet};
 
 use crate::effort;
 use crate::forge::Random;
@@ -328,7 +328,7 @@ fn is_known(map: &FileMap<Arc<[u8]>>, page: u64) -> bool {
     // The first prefix of the page, if there is one.
     let hash =
         KeyHash::from_well_mixed(first.div_ceil(1 << (64 - bits)).checked_shl(64 - u32::from(bits)).unwrap_or(0));
-    map.index().page_of(hash) != page || !matches!(map.candidates(hash), Candidates::All)
+    map.index().page_of(hash) != page || !matches!(map.candidates(hash), MapAnswer::All)
 }
 
 impl Store {
@@ -359,12 +359,12 @@ impl Store {
     fn check_map(&mut self, Stored { map, is_whole, owners }: &Stored) {
         let index = map.index();
         let mut parts = vec![None; index.pages() as usize];
-        let is_right = |number: usize, found: Candidates<'_>| {
+        let is_right = |number: usize, found: MapAnswer<'_>| {
             let mut owners = owners.of_key(number).iter().copied();
             match found {
-                Candidates::Only(ids) if *is_whole => ids.map(LocalId::index).eq(owners),
-                Candidates::Only(mut ids) => owners.all(|owner| ids.any(|id| id.index() == owner)),
-                Candidates::All => !is_whole,
+                MapAnswer::Only(ids) if *is_whole => ids.map(LocalId::index).eq(owners),
+                MapAnswer::Only(mut ids) => owners.all(|owner| ids.any(|id| id.index() == owner)),
+                MapAnswer::All => !is_whole,
             }
         };
         let mut visited = 0;

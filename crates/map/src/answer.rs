@@ -12,14 +12,14 @@ use crate::shape::Place;
 /// Which files may have a key, of those that one map covers. Other files are not meant, whatever the answer is.
 #[derive(Clone, Debug)]
 #[must_use = "a file that is not among the candidates may be skipped only if the map covers it"]
-pub enum Candidates<'a> {
+pub enum MapAnswer<'a> {
     /// Only these may have the key.
     Only(LocalIds<'a>),
     /// All may have it: their entries are damaged or unknown.
     All,
 }
 
-impl<'a> Candidates<'a> {
+impl<'a> MapAnswer<'a> {
     /// Returns whether the file may have the key.
     #[must_use]
     pub fn may_contain(self, file: LocalId) -> bool {
@@ -97,7 +97,7 @@ impl FieldIds<'_> {
 /// What a page says about a hash.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    Here(Candidates<'a>),
+    Here(MapAnswer<'a>),
     /// The files are in a list in the tail.
     List(ListPlace),
     /// The entries are in a longer page in the tail.
@@ -124,9 +124,9 @@ impl<'a> Query for InPage<'_, 'a> {
     fn run<S: Select>(self) -> Found<'a> {
         let Self(&page, &place) = self;
         // A place is always inside a page, so that only a page cut short has no line.
-        let Some(line) = page.line(place.line) else { return Found::Here(Candidates::All) };
+        let Some(line) = page.line(place.line) else { return Found::Here(MapAnswer::All) };
         if !line.has(place.quotient) {
-            return Found::Here(Candidates::NONE);
+            return Found::Here(MapAnswer::NONE);
         }
         match line.run::<S>(place.quotient, move |number| page.run_end(number)) {
             Some(Run { first, last }) => {
@@ -134,10 +134,10 @@ impl<'a> Query for InPage<'_, 'a> {
             }
             None if mark(&line) == Some(OUTGROWN) => match page.elsewhere() {
                 Some((offset, bytes)) => Found::Outgrown { offset, bytes },
-                None => Found::Here(Candidates::All),
+                None => Found::Here(MapAnswer::All),
             },
             // The entries are unknown or were too many, or the line is forged.
-            None => Found::Here(Candidates::All),
+            None => Found::Here(MapAnswer::All),
         }
     }
 }
@@ -149,20 +149,20 @@ fn in_fields(page: Page<'_>, low: u64, first: u64, end: u64) -> Found<'_> {
     let radix = page.shape.radix();
     let is_field = |is_any: bool, number| is_any | (page.field(number).wrapping_sub(low) < radix);
     if !(first..end).fold(false, is_field) {
-        return Found::Here(Candidates::NONE);
+        return Found::Here(MapAnswer::NONE);
     }
     let Some(next) = (first..end).find(|&number| page.field(number) >= low) else {
-        return Found::Here(Candidates::NONE);
+        return Found::Here(MapAnswer::NONE);
     };
     match (page.field(next) - low).cmp(&u64::from(page.shape.files)) {
         Ordering::Less => {
             let ids = FieldIds { page, next, end, first: low, next_id: 0 };
-            Found::Here(Candidates::Only(LocalIds(Ids::Fields(ids))))
+            Found::Here(MapAnswer::Only(LocalIds(Ids::Fields(ids))))
         }
         Ordering::Equal => match page.list_place(next) {
             Some(place) => Found::List(place),
-            None => Found::Here(Candidates::All),
+            None => Found::Here(MapAnswer::All),
         },
-        Ordering::Greater => Found::Here(Candidates::NONE),
+        Ordering::Greater => Found::Here(MapAnswer::NONE),
     }
 }
