@@ -28,6 +28,7 @@ mod errors;
 mod flipped_bits;
 mod key_parts;
 mod kinds;
+mod matrix;
 mod model;
 mod partitions;
 mod prefix_lookup;
