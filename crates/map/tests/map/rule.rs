@@ -7,7 +7,7 @@ use sstfilter_map::{
     Candidates, Coverage, FileMap, MapError, MapIndex, MapMerge, MapOptions, MapRead, MapSet, PartAnswer, SetMatch,
 };
 
-use crate::support::{Model, build, build_as, file, hash, load, mix, model};
+use crate::support::{Model, build, build_as, file, hash, mix, model};
 
 fn options() -> MapOptions {
     MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap()
@@ -129,19 +129,6 @@ fn a_part_that_a_hash_does_not_need_says_nothing() {
         }
     }
     assert!(lists > 3);
-}
-
-#[test]
-fn all_files_of_a_damaged_page_are_candidates() {
-    let model = model(6, 30, 90, 0);
-    let mut bytes = build(&model, options()).0;
-    bytes[100] ^= 1;
-    assert_eq!(load(&bytes).problems().count(), 1);
-    let map = FileMap::load(bytes, &sstfilter::Filters::default(), crate::support::map_id()).unwrap();
-    let store: Vec<u64> = (0..30).collect();
-    let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
-    let mean = check(&MapSet::new(&[Arc::new(map)], &ids), &model, &store);
-    assert!(mean > 0.5, "{mean}");
 }
 
 /// The answer for maps that are not in memory.

@@ -202,34 +202,6 @@ fn threads_keep_blocks_for_each_other() {
     assert_eq!(after.block_cache_hits + after.data_block_reads, 5 * 1_999);
 }
 
-#[test]
-fn sets_of_tables_that_keep_blocks_answer_like_others() {
-    let tables: Vec<Bytes> = (0..70_u32)
-        .map(|table| {
-            // Interleaved, so that all 70 tables overlap.
-            let numbers = (table..4_000).step_by(70);
-            let value = |number| (number % 3 != 0).then(|| format!("{table}: {number}").into_bytes());
-            build(&numbers.map(|number| (key(number * 2), value(number))).collect(), &options(512, 4))
-        })
-        .collect();
-    let set = |options: &TableOptions| {
-        let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
-        crate::set_of(tables.iter().map(open).collect())
-    };
-    let (plain, keeping) = (set(&unfiltered()), set(&unfiltered().with_block_cache(1 << 30)));
-    let keys: Vec<Vec<u8>> = (0..8_000).step_by(7).map(key).collect();
-    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    for round in 0..2 {
-        for (key, many) in keys.iter().zip(keeping.multi_get(&keys)) {
-            let one = plain.get(key).unwrap();
-            assert_eq!(keeping.get(key).unwrap(), one, "round {round}");
-            assert_eq!(many.unwrap(), one, "round {round}");
-        }
-    }
-    let (before, after) = (plain.stats(), keeping.stats());
-    assert!(after.data_block_reads * 10 < before.data_block_reads && after.block_cache_hits > before.data_block_reads);
-}
-
 /// Two tables with one id contain the same block at the same offset, but after other keys. A cached block is searched
 /// without the prefix that its bounds in the index share.
 #[test]

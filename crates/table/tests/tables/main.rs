@@ -23,7 +23,6 @@ mod caller_panics;
 mod cases;
 mod corruption;
 mod damage;
-mod edits;
 mod errors;
 mod flipped_bits;
 mod key_parts;

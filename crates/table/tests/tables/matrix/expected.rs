@@ -26,7 +26,7 @@ impl Cell {
 }
 
 /// A row for everything that can be wrong. Columns: block, reader, set, view, table, batch.
-pub(super) type Matrix = &'static [(Wrong, [Cell; 6]); 8];
+pub(super) type Matrix = &'static [(Wrong, [Cell; 6]); 9];
 
 pub(super) fn all() -> [(&'static str, Matrix); 7] {
     [
@@ -74,6 +74,7 @@ pub(super) const BLOCK: Matrix = &[
     (Wrong::OtherHash, block("KnownKeyAbsent", "ReaderChanged")),
     (Wrong::OtherTag, block("HashMismatch", "HashMismatch")),
     (Wrong::OtherFile, block("FileMismatch", "FileMismatch")),
+    (Wrong::Earlier, block("KnownKeyAbsent", "Checksum")),
     (Wrong::OtherParts, block("ExtractorMismatch", "ExtractorMismatch")),
     (
         Wrong::Missing,
@@ -95,6 +96,7 @@ pub(super) const PARTITIONS: Matrix = &[
     (Wrong::OtherHash, partitions(Is(Refused, "KnownKeyAbsent"), Is(Unused, "ReaderChanged"))),
     (Wrong::OtherTag, partitions(Is(Refused, "HashMismatch"), Is(Unused, "HashMismatch"))),
     (Wrong::OtherFile, partitions(Is(Refused, "FileMismatch"), Is(Unused, "FileMismatch"))),
+    (Wrong::Earlier, partitions(Is(Refused, "KnownKeyAbsent"), Is(Unused, "Checksum"))),
     (Wrong::OtherParts, partitions(Is(Refused, "ExtractorMismatch"), Is(Unused, "ExtractorMismatch"))),
     (Wrong::Missing, block_alone(partitions(NO_BYTES, Is(Unused, "")))),
     (Wrong::Swapped, partitions(Is(Contained, "Checksum"), Is(Contained, "Checksum"))),
@@ -110,6 +112,7 @@ pub(super) const SIDECAR: Matrix = &[
     (Wrong::OtherHash, sidecar(Is(Unused, "ReaderChanged"), Is(Unused, "ReaderChanged"))),
     (Wrong::OtherTag, sidecar(Is(Unused, "HashMismatch"), Is(Unused, "HashMismatch"))),
     (Wrong::OtherFile, sidecar(Is(Refused, "OtherTable"), Is(Unused, "OtherTable"))),
+    (Wrong::Earlier, sidecar(Is(Refused, "OtherTable"), Is(Unused, "OtherTable"))),
     (Wrong::OtherParts, sidecar(Is(Unused, "ExtractorMismatch"), Is(Unused, "ExtractorMismatch"))),
     (Wrong::Missing, sidecar(NO_SIDECAR, NO_SIDECAR)),
     (Wrong::Swapped, sidecar(PARTITIONED, PARTITIONED)),
@@ -125,6 +128,7 @@ pub(super) const LAYERS: Matrix = &[
     (Wrong::OtherHash, layers(Is(Refused, "KnownKeyAbsent"))),
     (Wrong::OtherTag, layers(Is(Refused, "HashMismatch"))),
     (Wrong::OtherFile, layers(OneOf(&[(Refused, "FileMismatch"), (Refused, "type of layers")]))),
+    (Wrong::Earlier, layers(Is(Refused, "KnownKeyAbsent"))),
     (Wrong::OtherParts, layers(WHOLE_KEYS)),
     (Wrong::Missing, layers(NO_BYTES)),
     (Wrong::Swapped, layers(Is(Refused, ""))),
@@ -141,6 +145,7 @@ pub(super) const RANGES: Matrix = &[
     (Wrong::OtherHash, ranges("KnownKeyAbsent", "ReaderChanged")),
     (Wrong::OtherTag, ranges("HashMismatch", "HashMismatch")),
     (Wrong::OtherFile, ranges("FileMismatch", "FileMismatch")),
+    (Wrong::Earlier, ranges("KnownKeyAbsent", "Checksum")),
     (Wrong::OtherParts, ranges("ExtractorMismatch", "Parts")),
     (Wrong::Missing, [NO_BYTES, POINTS_ALONE, POINTS_ALONE, Is(Unused, ""), FIXED_REGION, NO_BYTES]),
     (Wrong::Swapped, ranges("", "")),
@@ -151,24 +156,21 @@ const fn map(single: Cell, batch: Cell) -> [Cell; 6] {
     [single, single, single, single, single, batch]
 }
 
+/// Only the keys in the descriptions of a view's files show it.
+const fn known_by_view() -> [Cell; 6] {
+    let refused = Is(Refused, "KnownKeyAbsent");
+    [KNOWS_NO_KEY, NO_FILE, KNOWS_NO_KEY, refused, refused, refused]
+}
+
 const PAGED: Cell = OneOf(&[(Refused, ""), (Contained, "Damaged")]);
 
 pub(super) const MAP: Matrix = &[
     (Wrong::Flip, map(PAGED, OneOf(&[(Refused, ""), (Unused, "Damaged")]))),
     (Wrong::Cut, [Is(Refused, ""); 6]),
-    (
-        Wrong::OtherHash,
-        [
-            KNOWS_NO_KEY,
-            NO_FILE,
-            KNOWS_NO_KEY,
-            Is(Refused, "KnownKeyAbsent"),
-            Is(Refused, "KnownKeyAbsent"),
-            Is(Refused, "KnownKeyAbsent"),
-        ],
-    ),
+    (Wrong::OtherHash, known_by_view()),
     (Wrong::OtherTag, [Is(Refused, "HashMismatch"); 6]),
     (Wrong::OtherFile, [Is(Refused, "FileMismatch"); 6]),
+    (Wrong::Earlier, known_by_view()),
     (Wrong::OtherParts, [WHOLE_KEYS; 6]),
     (Wrong::Missing, [NO_BYTES; 6]),
     (Wrong::Swapped, map(Is(Contained, "Damaged"), Is(Unused, "Damaged"))),
@@ -184,6 +186,7 @@ pub(super) const TABLE: Matrix = &[
     (Wrong::OtherHash, table(FILTERS_DIFFER)),
     (Wrong::OtherTag, table(FILTERS_DIFFER)),
     (Wrong::OtherFile, table(BY_MANIFEST)),
+    (Wrong::Earlier, table(BY_MANIFEST)),
     (Wrong::OtherParts, table(FILTERS_DIFFER)),
     (Wrong::Missing, table(Is(Refused, "NotFound"))),
     (Wrong::Swapped, table(Is(Refused, "Checksum"))),

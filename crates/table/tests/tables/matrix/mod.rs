@@ -36,6 +36,8 @@ enum Wrong {
     OtherTag,
     /// The bytes are another file's.
     OtherFile,
+    /// The bytes are those that a file of the same id had before it was written again.
+    Earlier,
     /// The reader probes for parts of keys that the filter does not have.
     OtherParts,
     /// There are no bytes.
@@ -45,12 +47,13 @@ enum Wrong {
 }
 
 impl Wrong {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Flip,
         Self::Cut,
         Self::OtherHash,
         Self::OtherTag,
         Self::OtherFile,
+        Self::Earlier,
         Self::OtherParts,
         Self::Missing,
         Self::Swapped,
@@ -87,6 +90,7 @@ impl Wrong {
                 lengths.map(|length| (format!("cut to {length} bytes"), Some(sound.slice(..length)))).collect()
             }
             Self::OtherFile => vec![("another file's".into(), Some(stored.other.clone()))],
+            Self::Earlier => vec![("an earlier file's".into(), Some(stored.earlier.clone()))],
             Self::Missing => vec![("missing".into(), None)],
             Self::Swapped => vec![("swapped".into(), Some(stored.swapped()))],
             Self::OtherHash | Self::OtherTag | Self::OtherParts => vec![("sound".into(), Some(sound.clone()))],
@@ -94,9 +98,14 @@ impl Wrong {
     }
 }
 
-/// Every byte in the long form, otherwise about `samples` of them, or a fifth.
+/// Every byte with `SSTFILTER_LONG=1`, otherwise about `samples` of them; four times as many in the other long form, and
+/// a fifth in the short one.
 fn step(length: usize, samples: usize) -> usize {
-    effort::strides(length / samples + 1, length / (samples / 5) + 1)
+    let of_samples = |samples| length / samples + 1;
+    if effort::is_short() {
+        return of_samples(samples / 5);
+    }
+    effort::of_minutes(1, of_samples(samples * 4), of_samples(samples))
 }
 
 fn flipped(bytes: &Bytes, at: usize) -> Bytes {
@@ -207,6 +216,8 @@ struct Stored {
     bytes: Bytes,
     /// Bytes of the same length that another file has in their place.
     other: Bytes,
+    /// Bytes of the same length that an earlier file of the same id had.
+    earlier: Bytes,
     /// Ranges that can change places. If there are none, two runs of bytes do.
     pieces: Vec<Range<usize>>,
     around: places::Around,

@@ -44,6 +44,9 @@ pub(super) struct Around {
     at: usize,
 }
 
+/// The keys and the id of a file: the one that is read, another one, and an earlier one of the same id.
+const FILES: [(char, char); 3] = [(OWN, OWN), (OTHER, OTHER), (OTHER, OWN)];
+
 fn id(file: char) -> FileId {
     FileId::from_fingerprint(u64::from(file))
 }
@@ -87,17 +90,18 @@ fn candidates<F: AsRef<FileFilters>>(view: &FilterView<F>, is_batch: bool) -> Ve
 /// Stores a file's filters as an engine does: filter bytes, and their description elsewhere. They are loaded when the
 /// file is opened, or when they are probed.
 fn in_engine(form: &'static str, store: &FilterStore) -> [Stored; 2] {
-    let build = |file: char| {
-        let mut builder = store.builder(id(file));
+    let build = |(file, name): (char, char)| {
+        let mut builder = store.builder(id(name));
         keys(file).for_each(|key| builder.add_key(&key));
         builder.finish().seal()
     };
-    let ((bytes, metadata), (other, _)) = (build(OWN), build(OTHER));
+    let [(bytes, metadata), (other, _), (earlier, _)] = FILES.map(build);
     let opened = store.open(metadata.clone(), bytes.clone());
     let pieces = opened.partitions().map(ranges).unwrap_or_default();
     [false, true].map(|is_lazy| {
         let around = Around { metadata: Some(metadata.clone()), is_lazy, ..Around::default() };
-        Stored { form, bytes: bytes.clone(), other: other.clone(), pieces: pieces.clone(), around }
+        let (bytes, other, earlier) = (bytes.clone(), other.clone(), earlier.clone());
+        Stored { form, bytes, other, earlier, pieces: pieces.clone(), around }
     })
 }
 
@@ -134,8 +138,8 @@ fn ask_view(
 }
 
 /// Writes a table of a file's keys. Tables of one configuration have the same shape.
-fn table_of(file: char, options: TableOptions) -> Bytes {
-    let options = options.with_table_id([file as u8; 16]);
+fn table_of((file, name): (char, char), options: TableOptions) -> Bytes {
+    let options = options.with_table_id([name as u8; 16]);
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     keys(file).for_each(|key| builder.add(&key, b"value").unwrap());
     builder.finish().unwrap().0.into()
@@ -149,14 +153,15 @@ fn region(table: &Bytes, part: TablePart) -> Option<Range<usize>> {
 
 /// Stores a filter in a table: the bytes are those of the table's `part`, and of the top index behind it.
 fn in_table(form: &'static str, options: &TableOptions, part: TablePart) -> Stored {
-    let (table, other) = (table_of(OWN, options.clone()), table_of(OTHER, options.clone()));
+    let [table, other, earlier] = FILES.map(|file| table_of(file, options.clone()));
     let filter = region(&table, part).unwrap();
     let end = region(&table, TablePart::FilterIndex).map_or(filter.end, |index| index.end);
     let opened = Table::open_source(table.clone(), options).unwrap();
     let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
     let range = filter.start..end;
     let around = Around { table: table.clone(), at: filter.start, ..Around::default() };
-    Stored { form, bytes: table.slice(range.clone()), other: other.slice(range), pieces, around }
+    let [bytes, other, earlier] = [table, other, earlier].map(|table| table.slice(range.clone()));
+    Stored { form, bytes, other, earlier, pieces, around }
 }
 
 /// Returns the table with these bytes in place of the stored ones.
@@ -211,8 +216,8 @@ fn open_table(bytes: Bytes, config: &Config, reader: Reader) -> Result<Answers, 
 pub(super) struct Block;
 
 impl Block {
-    fn of(config: &Config, file: char) -> Bytes {
-        let mut builder = config.filters().builder(id(file));
+    fn of(config: &Config, (file, name): (char, char)) -> Bytes {
+        let mut builder = config.filters().builder(id(name));
         keys(file).for_each(|key| builder.add_key(&key));
         builder.finish().block.unwrap()
     }
@@ -228,8 +233,8 @@ impl Place for Block {
             Reader::View => in_engine("whole", &writer.store()).into(),
             Reader::Table => vec![in_table("whole", &writer.options(), TablePart::Filter)],
             _ => {
-                let (bytes, other) = (Self::of(writer, OWN), Self::of(writer, OTHER));
-                vec![Stored { form: "whole", bytes, other, pieces: vec![], around: Around::default() }]
+                let [bytes, other, earlier] = FILES.map(|file| Self::of(writer, file));
+                vec![Stored { form: "whole", bytes, other, earlier, pieces: vec![], around: Around::default() }]
             }
         }
     }
@@ -252,7 +257,7 @@ impl Place for Block {
             Reader::Reader | Reader::Set | Reader::Batch => {
                 let loaded = filters.load_with_known_keys(bytes, id(OWN), &known);
                 let problem = loaded.problem().map(named);
-                let sound = filters.load(Some(Self::of(config, OTHER)), id(OTHER));
+                let sound = filters.load(Some(Self::of(config, (OTHER, OTHER))), id(OTHER));
                 // The sound filter shows that the set does not mix up its filters.
                 let set = FilterSet::new(&filters, [sound, loaded]);
                 let may_contain = match reader {
@@ -332,15 +337,15 @@ impl Place for Sidecar {
 
     fn stored(&self, _reader: Reader, writer: &Config) -> Vec<Stored> {
         let reading = writer.options().without_filter();
-        let tables = [OWN, OTHER].map(|file| table_of(file, reading.clone()));
+        let tables = FILES.map(|file| table_of(file, reading.clone()));
         let whole = [("whole", writer.options())];
         let cut = CUTS.map(|(form, cut)| (form, writer.options().with_partitioned_filter(partitions(cut))));
         let of_form = |(form, options): (&'static str, TableOptions)| {
-            let [bytes, other] = tables.each_ref().map(|table| sidecar::built(table, &reading, &options));
+            let [bytes, other, earlier] = tables.each_ref().map(|table| sidecar::built(table, &reading, &options));
             let opened = sidecar::open(&sidecar::files(&tables[0], bytes.clone()), reading.clone());
             let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
             let around = Around { table: tables[0].clone(), ..Around::default() };
-            Stored { form, bytes, other, pieces, around }
+            Stored { form, bytes, other, earlier, pieces, around }
         };
         whole.into_iter().chain(cut).map(of_form).collect()
     }
@@ -365,31 +370,31 @@ impl Layers {
     const SCALABLE: &str = "scalable";
     const ROTATING: &str = "rotating";
 
-    fn late(config: &Config, file: char) -> Bytes {
+    fn late(config: &Config, (file, name): (char, char)) -> Bytes {
         // Late keys are whole keys, whatever parts a store's filters have.
         let config = Config { prefix: None, ..config.clone() };
         let (filters, rate) = (config.filters(), FalsePositiveRate::new(0.001).unwrap());
-        let mut builder = filters.builder(id(file));
+        let mut builder = filters.builder(id(name));
         let (first, late): (Vec<_>, Vec<_>) = keys(file).enumerate().partition(|(number, _)| *number < 1_000);
         first.iter().for_each(|(_, key)| builder.add_key(key));
         let block = builder.finish().block.unwrap();
-        let mut layers = <LateKeys>::over(block, filters.load_context(id(file)), 300, rate).unwrap();
+        let mut layers = <LateKeys>::over(block, filters.load_context(id(name)), 300, rate).unwrap();
         late.iter().for_each(|(_, key)| _ = layers.insert(filters.hash(key)));
         layers.to_bytes().unwrap()
     }
 
-    fn scalable(config: &Config) -> Bytes {
+    fn scalable(config: &Config, file: char) -> Bytes {
         let rate = FalsePositiveRate::new(0.001).unwrap();
         let mut layers = <ScalableBloom>::new(config.hasher.identity(), 200, rate).unwrap();
-        keys(OWN).for_each(|key| _ = layers.insert(config.hasher.hash(&key)).unwrap());
+        keys(file).for_each(|key| _ = layers.insert(config.hasher.hash(&key)).unwrap());
         layers.to_bytes().unwrap()
     }
 
-    fn rotating(config: &Config) -> Bytes {
+    fn rotating(config: &Config, file: char) -> Bytes {
         let rate = FalsePositiveRate::new(0.02).unwrap();
         let identity = config.hasher.identity();
         let mut layers = RotatingBloom::<RegisterBlockedBloom>::new(identity, 600, 3, rate).unwrap();
-        for key in keys(OWN) {
+        for key in keys(file) {
             if layers.is_full() {
                 layers.rotate();
             }
@@ -424,12 +429,21 @@ impl Place for Layers {
     }
 
     fn stored(&self, _reader: Reader, writer: &Config) -> Vec<Stored> {
-        let late = (Self::LATE, Self::late(writer, OWN), Self::late(writer, OTHER));
-        // They are bound to no file; late keys of one in their place are another type.
-        let unbound = [(Self::SCALABLE, Self::scalable(writer)), (Self::ROTATING, Self::rotating(writer))];
-        let unbound = unbound.map(|(form, bytes)| (form, bytes, late.1.clone()));
-        let stored = |(form, bytes, other)| Stored { form, bytes, other, pieces: vec![], around: Around::default() };
-        [late].into_iter().chain(unbound).map(stored).collect()
+        let [late, other, earlier] = FILES.map(|file| Self::late(writer, file));
+        // Only late keys are bound to a file; those of one in the place of other layers are another type.
+        let [scalable, rotating] = [Self::scalable as fn(&Config, char) -> Bytes, Self::rotating]
+            .map(|build| [OWN, OTHER].map(|file| build(writer, file)));
+        let unbound = |[bytes, earlier]: [Bytes; 2]| [bytes, other.clone(), earlier];
+        let forms = [(Self::SCALABLE, unbound(scalable)), (Self::ROTATING, unbound(rotating))];
+        let stored = |(form, [bytes, other, earlier]): (&'static str, [Bytes; 3])| Stored {
+            form,
+            bytes,
+            other,
+            earlier,
+            pieces: vec![],
+            around: Around::default(),
+        };
+        [(Self::LATE, [late, other.clone(), earlier])].into_iter().chain(forms).map(stored).collect()
     }
 
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
@@ -452,8 +466,8 @@ impl Ranges {
         RangePolicy::hashed(units, 16, FalsePositiveRate::new(0.001).unwrap()).unwrap()
     }
 
-    fn block(config: &Config, file: char) -> Bytes {
-        let mut builder = Self::policy(config).builder(&config.filters().build_context(id(file)));
+    fn block(config: &Config, (file, name): (char, char)) -> Bytes {
+        let mut builder = Self::policy(config).builder(&config.filters().build_context(id(name)));
         keys(file).for_each(|key| builder.add_key(&key));
         builder.finish().block.unwrap()
     }
@@ -475,8 +489,8 @@ impl Place for Ranges {
                 vec![in_table("ranges", &options, TablePart::RangeFilter)]
             }
             _ => {
-                let (bytes, other) = (Self::block(writer, OWN), Self::block(writer, OTHER));
-                vec![Stored { form: "ranges", bytes, other, pieces: vec![], around: Around::default() }]
+                let [bytes, other, earlier] = FILES.map(|file| Self::block(writer, file));
+                vec![Stored { form: "ranges", bytes, other, earlier, pieces: vec![], around: Around::default() }]
             }
         }
     }
@@ -536,10 +550,11 @@ impl Map {
         id('x')
     }
 
-    fn of(config: &Config, map: FileId, files: [FileId; 2]) -> Bytes {
+    /// A map of two files, with these keys.
+    fn of(config: &Config, map: FileId, files: [(FileId, char); 2]) -> Bytes {
         let options = MapOptions::with_prefix_bits(24).unwrap().with_page_bytes(1 << 10).unwrap();
         let mut builder = MapBuilder::new(&config.filters(), options);
-        for (id, file) in files.into_iter().zip([OWN, OTHER]) {
+        for (id, file) in files {
             builder.add_file(id, keys(file).map(|key| config.hasher.hash(&key)).collect());
         }
         let mut bytes = Vec::new();
@@ -602,21 +617,22 @@ impl Place for Map {
 
     fn stored(&self, reader: Reader, writer: &Config) -> Vec<Stored> {
         let (table, metadata) = if reader == Reader::Table {
-            let table = table_of(OWN, writer.options().without_filter());
+            let table = table_of(FILES[0], writer.options().without_filter());
             let opened = Table::open_source(table.clone(), &writer.options()).unwrap();
             (table, opened.filters().metadata().as_ref().clone())
         } else {
             (Bytes::new(), Self::file(writer).1)
         };
-        let files = [metadata.file_id(), id(OTHER)];
+        let files = [(metadata.file_id(), OWN), (id(OTHER), OTHER)];
         let (bytes, other) = (Self::of(writer, Self::id(), files), Self::of(writer, id('y'), files));
+        let earlier = Self::of(writer, Self::id(), [(metadata.file_id(), OTHER), (id(OTHER), OWN)]);
         let pages = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
         let pieces = (0..pages.pages()).map(|page| {
             let range = pages.page_range(page);
             usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
         });
         let around = Around { metadata: Some(metadata), table, ..Around::default() };
-        vec![Stored { form: "files", bytes, other, pieces: pieces.collect(), around }]
+        vec![Stored { form: "files", bytes, other, earlier, pieces: pieces.collect(), around }]
     }
 
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
@@ -653,9 +669,10 @@ impl Place for WholeTable {
     }
 
     fn stored(&self, _reader: Reader, writer: &Config) -> Vec<Stored> {
-        let [bytes, other] = [OWN, OTHER].map(|file| table_of(file, writer.options().with_block_bytes(512).unwrap()));
+        let options = writer.options().with_block_bytes(512).unwrap();
+        let [bytes, other, earlier] = FILES.map(|file| table_of(file, options.clone()));
         // Data blocks are not all of one length; parts of two of them change places.
-        vec![Stored { form: "whole", bytes, other, pieces: vec![], around: Around::default() }]
+        vec![Stored { form: "whole", bytes, other, earlier, pieces: vec![], around: Around::default() }]
     }
 
     fn ask(&self, reader: Reader, _stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
