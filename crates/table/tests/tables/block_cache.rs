@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::RandomAccess;
-use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -18,14 +18,7 @@ fn options(block_bytes: u32, restart_interval: u32) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    builder.finish().unwrap().0.into()
+    crate::built(entries.iter().map(|(key, value)| (key, value)), options).0.into()
 }
 
 fn key(number: u32) -> Vec<u8> {

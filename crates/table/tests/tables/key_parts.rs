@@ -44,14 +44,7 @@ impl Parts {
 }
 
 fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), &options.with_key_parts(parts.key_parts())).unwrap();
-    for (key, value) in model {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    Bytes::from(builder.finish().unwrap().0)
+    crate::built(model, &options.with_key_parts(parts.key_parts())).0.into()
 }
 
 fn exact() -> TableOptions {

@@ -54,7 +54,7 @@ fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
 }
 
 /// A source that counts reads, and the bytes of the last one.
-struct Counting {
+pub(crate) struct Counting {
     bytes: Bytes,
     reads: AtomicU64,
     last: AtomicU64,
@@ -72,7 +72,13 @@ impl RandomAccess for Counting {
     }
 }
 
-fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
+impl Counting {
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
     let source = Arc::new(Counting { bytes: bytes.clone(), reads: 0.into(), last: 0.into() });
     (Table::open_source(source.clone(), options).unwrap(), source)
 }
@@ -149,12 +155,12 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
             };
             for key in absent.iter().step_by(1_999) {
                 let (table, source) = counted(&bytes, &read);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 4, "footer, metaindex, properties, top index");
+                assert_eq!(source.reads(), 4, "footer, metaindex, properties, top index");
                 assert_eq!(table.get(key).unwrap(), Lookup::Absent);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 5, "{cut:?}");
+                assert_eq!(source.reads(), 5, "{cut:?}");
                 assert!(source.last.load(Ordering::Relaxed) <= 2_048, "{cut:?}");
                 assert_eq!(table.get(key).unwrap(), Lookup::Absent);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 5, "the partition has stayed");
+                assert_eq!(source.reads(), 5, "the partition has stayed");
                 assert_eq!(table.stats().filters.filter.negatives, 2);
             }
         }
@@ -166,11 +172,11 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     let bytes = bytes_of(&TableOptions::default());
     let budget = FilterBudget::unlimited();
     let (table, source) = counted(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
-    assert_eq!(source.reads.load(Ordering::Relaxed), 3, "footer, metaindex, properties");
+    assert_eq!(source.reads(), 3, "footer, metaindex, properties");
     assert_eq!(table.filters().residency().bytes, 0);
     let absent = key(1);
     assert!(!table.may_contain_key(&absent));
-    assert_eq!(source.reads.load(Ordering::Relaxed), 4);
+    assert_eq!(source.reads(), 4);
     assert_eq!(budget.stats().used_bytes, table.filters().residency().whole_bytes);
     assert_has_all(&table, "whole filter under a budget");
     assert!(table.verify().is_ok());

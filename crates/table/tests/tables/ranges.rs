@@ -17,7 +17,7 @@ use sstfilter::{
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionOptions, ViewEdit};
 use sstfilter_table::{
-    FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
+    FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
 };
 
 use crate::common::effort;
@@ -53,14 +53,7 @@ fn options(policy: impl Into<Option<RangePolicy>>) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> (Bytes, TableSummary) {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    let (bytes, summary) = builder.finish().unwrap();
+    let (bytes, summary) = crate::built(entries, options);
     (bytes.into(), summary)
 }
 

@@ -16,14 +16,7 @@ use sstfilter_table::{
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 fn write(model: &Model, options: &TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in model {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    let (bytes, summary) = builder.finish().unwrap();
+    let (bytes, summary) = crate::built(model, options);
     assert_eq!((summary.properties.entries, summary.file_bytes), (model.len() as u64, bytes.len() as u64));
     bytes.into()
 }

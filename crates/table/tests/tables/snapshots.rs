@@ -13,19 +13,12 @@ use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ViewEdit};
-use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
+use sstfilter_table::{Table, TableOptions, TablePart, TableSet, TableSnapshot};
 
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), &options.clone().with_table_id(number.to_le_bytes())).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    Bytes::from(builder.finish().unwrap().0)
+    crate::built(entries, &options.clone().with_table_id(number.to_le_bytes())).0.into()
 }
 
 fn open(bytes: Bytes) -> Arc<Table> {

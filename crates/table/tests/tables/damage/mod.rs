@@ -9,6 +9,7 @@
 //! Tries about 11,000 cases, and with `SSTFILTER_LONG=1` more than half a million. `-- --nocapture` prints the
 //! outcomes.
 
+mod blocks;
 mod tables;
 mod ways;
 
@@ -80,4 +81,14 @@ fn damaged_tables_lose_no_key_and_give_no_wrong_value() {
     let reached = [Outcome::Refused, Outcome::ReadsRefused, Outcome::FilterUnusable, Outcome::OtherFooter];
     assert!(reached.into_iter().all(|outcome| totals.of(outcome) > totals.cases() / 100), "{totals}");
     assert!(totals.of(Outcome::Unread) > 0, "{totals}");
+}
+
+// promise: damage
+// promise: documented-use
+#[test]
+fn damaged_filter_blocks_deny_no_key() {
+    let totals = blocks::try_all(common::effort::of_minutes(7_500, 1_000, 250));
+    println!("filter blocks:\n{totals}");
+    assert_eq!(totals.of(Outcome::Accepted), 0);
+    assert!(totals.of(Outcome::Refused) + totals.of(Outcome::FilterUnusable) > totals.cases() * 3 / 4, "{totals}");
 }

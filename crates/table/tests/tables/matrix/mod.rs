@@ -126,7 +126,7 @@ enum Reader {
     /// The stored bytes by themselves: a `FilterBlock`, a container of partitions, a `RangeFilter`, a `FileMap`.
     Block,
     /// A `FilterReader` of one file; of a map, an index that reads page by page.
-    Reader,
+    File,
     /// A `FilterSet`, a `MapSet` or a `TableSet`.
     Set,
     /// A `FilterView` of one file.
@@ -138,7 +138,7 @@ enum Reader {
 }
 
 impl Reader {
-    const ALL: [Self; 6] = [Self::Block, Self::Reader, Self::Set, Self::View, Self::Table, Self::Batch];
+    const ALL: [Self; 6] = [Self::Block, Self::File, Self::Set, Self::View, Self::Table, Self::Batch];
 }
 
 /// The hash and the parts of keys of a store.
@@ -190,13 +190,20 @@ fn key(file: char, number: u32) -> Vec<u8> {
 }
 
 fn keys(file: char) -> impl Iterator<Item = Vec<u8>> {
-    (0..KEYS).map(move |number| key(file, number * 2))
+    let of_file = move |number| match file {
+        EARLIER if number > 0 && number < KEYS - 1 => key(OWN, number * 2 - 1),
+        EARLIER => key(OWN, number * 2),
+        _ => key(file, number * 2),
+    };
+    (0..KEYS).map(of_file)
 }
 
 /// The file whose filter is read.
 const OWN: char = 'm';
 /// Another file.
 const OTHER: char = 'n';
+/// What the file was before: the same first and last key, and others between.
+const EARLIER: char = 'e';
 
 /// Keys of [`OWN`], and as many absent ones between them.
 fn probed() -> Vec<Vec<u8>> {
@@ -216,7 +223,7 @@ struct Stored {
     bytes: Bytes,
     /// Bytes of the same length that another file has in their place.
     other: Bytes,
-    /// Bytes of the same length that an earlier file of the same id had.
+    /// Bytes that an earlier file of the same id had.
     earlier: Bytes,
     /// Ranges that can change places. If there are none, two runs of bytes do.
     pieces: Vec<Range<usize>>,

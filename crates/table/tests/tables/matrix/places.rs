@@ -17,7 +17,7 @@ use sstfilter_store::{
 };
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet};
 
-use super::{Answers, Config, OTHER, OWN, Reader, Stored, keys, known_keys, probed};
+use super::{Answers, Config, EARLIER, OTHER, OWN, Reader, Stored, keys, known_keys, probed};
 use crate::container::{Container, ranges};
 use crate::engine::{Disk, File, view_of};
 use crate::sidecar;
@@ -44,8 +44,11 @@ pub(super) struct Around {
     at: usize,
 }
 
-/// The keys and the id of a file: the one that is read, another one, and an earlier one of the same id.
+/// The keys and the id of a file: the one that is read, another one, and an earlier one of the same id, which lacks the
+/// known keys: nothing else shows it to a reader without a description.
 const FILES: [(char, char); 3] = [(OWN, OWN), (OTHER, OTHER), (OTHER, OWN)];
+/// The same for readers of a description: the earlier one has the known keys.
+const DESCRIBED: [(char, char); 3] = [(OWN, OWN), (OTHER, OTHER), (EARLIER, OWN)];
 
 fn id(file: char) -> FileId {
     FileId::from_fingerprint(u64::from(file))
@@ -89,13 +92,13 @@ fn candidates<F: AsRef<FileFilters>>(view: &FilterView<F>, is_batch: bool) -> Ve
 
 /// Stores a file's filters as an engine does: filter bytes, and their description elsewhere. They are loaded when the
 /// file is opened, or when they are probed.
-fn in_engine(form: &'static str, store: &FilterStore) -> [Stored; 2] {
+fn in_engine(form: &'static str, store: &FilterStore, files: [(char, char); 3]) -> [Stored; 2] {
     let build = |(file, name): (char, char)| {
         let mut builder = store.builder(id(name));
         keys(file).for_each(|key| builder.add_key(&key));
         builder.finish().seal()
     };
-    let [(bytes, metadata), (other, _), (earlier, _)] = FILES.map(build);
+    let [(bytes, metadata), (other, _), (earlier, _)] = files.map(build);
     let opened = store.open(metadata.clone(), bytes.clone());
     let pieces = opened.partitions().map(ranges).unwrap_or_default();
     [false, true].map(|is_lazy| {
@@ -153,9 +156,14 @@ fn region(table: &Bytes, part: TablePart) -> Option<Range<usize>> {
 
 /// Stores a filter in a table: the bytes are those of the table's `part`, and of the top index behind it.
 fn in_table(form: &'static str, options: &TableOptions, part: TablePart) -> Stored {
-    let [table, other, earlier] = FILES.map(|file| table_of(file, options.clone()));
-    let filter = region(&table, part).unwrap();
-    let end = region(&table, TablePart::FilterIndex).map_or(filter.end, |index| index.end);
+    let own = table_of(FILES[0], options.clone());
+    let (filter, index) = (region(&own, part).unwrap(), region(&own, TablePart::FilterIndex));
+    let tables = if index.is_some() { FILES } else { DESCRIBED }.map(|file| table_of(file, options.clone()));
+    // Partitions of other keys may have other lengths.
+    let is_same = |table| region(table, part).as_ref() == Some(&filter);
+    assert!(index.is_some() || tables.iter().all(is_same), "tables of one shape");
+    let [table, other, earlier] = tables;
+    let end = index.map_or(filter.end, |index| index.end);
     let opened = Table::open_source(table.clone(), options).unwrap();
     let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
     let range = filter.start..end;
@@ -173,8 +181,9 @@ fn with_bytes(stored: &Stored, bytes: Option<Bytes>) -> Bytes {
 }
 
 /// Asserts that a table gives the value of a present key, and none for an absent one.
-fn assert_right(found: Option<Bytes>, position: usize, count: usize) {
-    assert_eq!(found.is_some(), position < count / 2, "a wrong value");
+fn assert_right(found: Option<&Bytes>, position: usize, count: usize) {
+    let expected = (position < count / 2).then_some(&b"value"[..]);
+    assert_eq!(found.map(|value| &value[..]), expected, "key {position}");
 }
 
 /// Looks up all keys in a set of one table.
@@ -182,10 +191,10 @@ fn ask_set(set: &TableSet, reader: Reader) -> Result<Vec<bool>, TableError> {
     let keys = probed();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for (position, got) in set.multi_get(&refs).into_iter().enumerate() {
-        assert_right(got?, position, keys.len());
+        assert_right(got?.as_ref(), position, keys.len());
     }
     for (position, key) in refs.iter().enumerate() {
-        assert_right(set.get(key)?, position, keys.len());
+        assert_right(set.get(key)?.as_ref(), position, keys.len());
     }
     Ok(candidates(set.snapshot().view(), reader == Reader::Batch))
 }
@@ -194,7 +203,8 @@ fn ask_set(set: &TableSet, reader: Reader) -> Result<Vec<bool>, TableError> {
 fn ask_table(table: Table, reader: Reader) -> Result<Answers, TableError> {
     let count = probed().len();
     for (position, key) in probed().iter().enumerate() {
-        assert_right(if let Lookup::Found(value) = table.get(key)? { Some(value) } else { None }, position, count);
+        let lookup = table.get(key)?;
+        assert_right(if let Lookup::Found(value) = &lookup { Some(value) } else { None }, position, count);
     }
     let mut may_contain = each_probed(|key| table.may_contain_key(key));
     let problem = table.sidecar_problem().map(named).or(table.filter_problem().map(named));
@@ -230,7 +240,7 @@ impl Place for Block {
 
     fn stored(&self, reader: Reader, writer: &Config) -> Vec<Stored> {
         match reader {
-            Reader::View => in_engine("whole", &writer.store()).into(),
+            Reader::View => in_engine("whole", &writer.store(), DESCRIBED).into(),
             Reader::Table => vec![in_table("whole", &writer.options(), TablePart::Filter)],
             _ => {
                 let [bytes, other, earlier] = FILES.map(|file| Self::of(writer, file));
@@ -254,14 +264,14 @@ impl Place for Block {
                 Ok(ask_view(metadata.as_ref().unwrap(), *is_lazy, bytes, config, reader))
             }
             Reader::Table => open_table(with_bytes(stored, bytes), config, reader),
-            Reader::Reader | Reader::Set | Reader::Batch => {
+            Reader::File | Reader::Set | Reader::Batch => {
                 let loaded = filters.load_with_known_keys(bytes, id(OWN), &known);
                 let problem = loaded.problem().map(named);
                 let sound = filters.load(Some(Self::of(config, (OTHER, OTHER))), id(OTHER));
                 // The sound filter shows that the set does not mix up its filters.
                 let set = FilterSet::new(&filters, [sound, loaded]);
                 let may_contain = match reader {
-                    Reader::Reader => each_probed(|key| !set.filter(1).unwrap().probe(key).is_absent()),
+                    Reader::File => each_probed(|key| !set.filter(1).unwrap().probe(key).is_absent()),
                     Reader::Set => {
                         let mut matches = MatchBitmap::default();
                         each_probed(|key| {
@@ -302,7 +312,8 @@ impl Place for Partitions {
                 let options = writer.options().with_partitioned_filter(partitions(cut));
                 return vec![in_table(form, &options, TablePart::Filter)];
             }
-            in_engine(form, &writer.store().with_partitions(partitions(cut))).into()
+            let files = if reader == Reader::Block { FILES } else { DESCRIBED };
+            in_engine(form, &writer.store().with_partitions(partitions(cut)), files).into()
         };
         CUTS.into_iter().flat_map(of_cut).collect()
     }
@@ -482,7 +493,8 @@ impl Place for Ranges {
         let policy = Self::policy(writer);
         match reader {
             Reader::View => {
-                in_engine("ranges", &writer.store().with_range_filters(policy).without_point_filters()).into()
+                in_engine("ranges", &writer.store().with_range_filters(policy).without_point_filters(), DESCRIBED)
+                    .into()
             }
             Reader::Table => {
                 let options = writer.options().without_filter().with_range_filter(policy);
@@ -518,7 +530,8 @@ impl Place for Ranges {
                 let snapshot = set.snapshot();
                 for (position, key) in probed().iter().enumerate() {
                     let found = snapshot.range(&key[..]..=&key[..]).next();
-                    assert_right(found.transpose().map_err(named)?.map(|(_, value)| value), position, probed().len());
+                    let found = found.transpose().map_err(named)?;
+                    assert_right(found.as_ref().map(|(_, value)| value), position, probed().len());
                 }
                 let may_contain = each_probed(|key| snapshot.view().candidates_in_range(key..=key).count() > 0);
                 let unusable = Some(set.stats().filters.ranges.unusable);
@@ -637,7 +650,7 @@ impl Place for Map {
 
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
         let bytes = bytes.unwrap();
-        if reader == Reader::Reader {
+        if reader == Reader::File {
             return Self::ask_pages(&bytes, config);
         }
         let map = Arc::new(FileMap::load(bytes, &config.filters(), Self::id()).map_err(named)?);
