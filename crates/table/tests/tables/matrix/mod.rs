@@ -5,7 +5,7 @@
 //! - [`places`]: where a filter is stored, and how each reader reads it there.
 //! - [`expected`]: what must happen in each cell of the matrix.
 //!
-//! Flips and cuts are samples; the long form flips every byte and cuts at every length.
+//! Flips and cuts are samples; `SSTFILTER_LONG=1` flips every byte and cuts at every length.
 
 mod expected;
 mod places;
@@ -98,8 +98,8 @@ impl Wrong {
     }
 }
 
-/// Every byte with `SSTFILTER_LONG=1`, otherwise about `samples` of them; four times as many in the other long form, and
-/// a fifth in the short one.
+/// Every byte with `SSTFILTER_LONG=1`, otherwise about `samples` of them; four times as many in the other long form,
+/// and a fifth in the short one.
 fn step(length: usize, samples: usize) -> usize {
     let of_samples = |samples| length / samples + 1;
     if effort::is_short() {
