@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockBuilder, BlockError, BuildContext, BuildPurpose, DynamicFilter, FallbackReason,
-    FileId, FilterBlock, FilterPolicy, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, KindId,
-    LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing, StandardBloom,
+    FileId, FilterBlock, FilterPolicy, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, KindId, LoadContext,
+    LookupOutcome, Probe, Sizing, StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -50,42 +50,6 @@ fn blocks(file: u64, bound: Option<FileId>) -> Vec<Bytes> {
 
 fn context(file: u64) -> LoadContext<'static> {
     LoadContext::from(KeyHasher::default().identity()).with_file_id(id(file))
-}
-
-fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
-    hashes(file).into_iter().filter(|&hash| filter.probe_hash(hash).is_absent()).count()
-}
-
-// promise: documented-use
-// misuse: other-file
-#[test]
-fn a_sound_block_of_another_file_loses_no_key() {
-    for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
-        let own = Filters::default().reader(FilterBlock::load(of_7, context(7)));
-        assert!(own.block().is_ok() && denied(&own, 7) == 0);
-        // A filter that is positive for every key would pass the checks below.
-        assert!(hashes(8).into_iter().filter(|&hash| own.probe_hash(hash).is_absent()).count() > 900, "it is a filter");
-
-        let swapped = Filters::default().reader(FilterBlock::load(of_8.clone(), context(7)));
-        let mismatch = BlockError::FileMismatch { expected: Some(id(7)), got: Some(id(8)) };
-        assert_eq!(swapped.block().err(), Some(&mismatch));
-        assert_eq!(denied(&swapped, 7), 0);
-        assert_eq!(swapped.probe_hash(hashes(7)[0]), Probe::Unusable);
-
-        let never_bound = Filters::default().reader(FilterBlock::load(unbound, context(7)));
-        assert_eq!(
-            never_bound.block().err(),
-            Some(&BlockError::FileMismatch { expected: Some(id(7)), got: None }),
-            "nothing says whose it is"
-        );
-        let without_id = Filters::default().reader(FilterBlock::load(of_8, &KeyHasher::default()));
-        assert_eq!(
-            without_id.block().err(),
-            Some(&BlockError::FileMismatch { expected: None, got: Some(id(8)) }),
-            "a reader that forgot the id"
-        );
-        assert_eq!(denied(&never_bound, 7) + denied(&without_id, 7), 0);
-    }
 }
 
 #[test]
@@ -155,34 +119,6 @@ fn a_block_without_a_known_key_is_not_used() {
         let absent = other.iter().find(|key| load(&[&key[..]]).is_err()).unwrap();
         assert_eq!(load(&[&own[0], &own[1], absent]), Err(refused.clone()));
         assert_eq!(load(&[absent, &own[0], &own[1]]), Err(refused));
-    }
-}
-
-// promise: documented-use
-#[test]
-fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
-    for block in blocks(7, Some(id(7))) {
-        let payload = usize::try_from(FilterBlock::open_unverified(&block[..]).unwrap().info().payload_bytes).unwrap();
-        for page in (0..payload).step_by(4_096) {
-            let mut zeroed = block.to_vec();
-            // A page of zeros, as a lost write leaves it.
-            zeroed[page..payload.min(page + 4_096)].fill(0);
-            let damaged = Bytes::from(zeroed);
-            assert!(matches!(FilterBlock::load(&damaged, context(7)), Err(BlockError::PayloadChecksum { .. })));
-            let set = FilterSet::new(
-                &Filters::default(),
-                [
-                    Filters::default().reader(FilterBlock::load(damaged.clone(), context(7))),
-                    Filters::default().reader(FilterBlock::load(block.clone(), context(7))),
-                ],
-            );
-            assert!(matches!(set.problem(0), Some(BlockError::PayloadChecksum { .. })));
-            let mut matches = MatchBitmap::default();
-            for hash in hashes(7) {
-                set.matches_hash(hash, &mut matches);
-                assert_eq!(matches.count(), 2, "no key is lost");
-            }
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod common;
 mod binding;
 mod flipped_bits;
 mod misuse;
+mod names;
 mod probe;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/read_block_by_hand.rs"]

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    FilterSet, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, MatchBitmap, Probe,
-    StandardBloom, kind,
+    Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, Probe, StandardBloom, kind,
 };
 
 const KEYS: u32 = 1_000;
@@ -252,27 +251,6 @@ fn written(hash_seed: u64, parts: KeyParts, file: FileId) -> (Filters, Bytes) {
     let mut builder = filters.builder(file);
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     (filters, builder.finish().block.unwrap())
-}
-
-// promise: documented-use
-// misuse: other-hash
-// misuse: other-file
-#[test]
-fn a_block_of_another_hash_or_file_is_not_used_alone_or_in_a_set() {
-    let file = FileId::random();
-    let (filters, block) = written(1, KeyParts::whole_keys(), file);
-    let (others, _) = written(2, KeyParts::whole_keys(), file);
-    assert!(filters.load(Some(block.clone()), file).problem().is_none());
-    assert!(matches!(others.load(Some(block.clone()), file).problem(), Some(BlockError::HashMismatch { .. })));
-    let elsewhere = filters.load(Some(block.clone()), FileId::random());
-    assert!(matches!(elsewhere.problem(), Some(BlockError::FileMismatch { .. })));
-    assert!((0..KEYS).all(|number| !elsewhere.probe(&key(number)).is_absent()));
-
-    let set = FilterSet::new(&others, [filters.load(Some(block), file)]);
-    assert!(matches!(set.problem(0), Some(BlockError::HashMismatch { .. })));
-    let mut matches = MatchBitmap::default();
-    set.matches(&key(KEYS), &mut matches);
-    assert_eq!(matches.count(), 1);
 }
 
 // promise: documented-use

@@ -154,15 +154,3 @@ fn the_observed_rate_comes_from_what_lookups_found() {
     assert!(low < expected && expected < high, "{low} {expected} {high}");
     assert!(stats.alarm(expected * 3.0).is_some() && stats.alarm(expected / 3.0).is_some());
 }
-
-#[test]
-fn a_filter_of_another_hash_is_unusable_and_never_says_absent() {
-    let hashes: Vec<KeyHash> = common::key_set(0, KEYS).collect();
-    let block = common::build(&bloom(10.0), &hashes).block.unwrap();
-    let identities = [KeyHasher::with_seed(1), KeyHasher::with_secret_seed(1)].map(|hasher| hasher.identity());
-    for identity in identities {
-        let filter = Filters::default().reader(FilterBlock::load(block.clone(), identity));
-        assert!(common::key_set(9, 100).all(|hash| matches!(filter.probe_hash(hash), Probe::Unusable)));
-        assert_eq!((filter.stats().unusable, filter.stats().negatives), (100, 0));
-    }
-}

@@ -114,20 +114,6 @@ fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
 }
 
 #[test]
-fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
-    let members = [bloom(0, 10, 10.0), FilterBlock::open_unverified(Bytes::new()), foreign(2), bloom(3, 10, 10.0)];
-    let set = FilterSet::new(&Filters::default(), members.map(|block| Filters::default().reader(block)));
-    assert!(set.problem(0).is_none() && set.problem(3).is_none() && set.problem(4).is_none());
-    assert!(set.problem(1).is_some());
-    assert!(matches!(set.problem(2), Some(BlockError::HashMismatch { .. })));
-    let mut matches = MatchBitmap::default();
-    for hash in common::key_set(50, 1_000) {
-        set.matches_hash(hash, &mut matches);
-        assert!(matches.may_contain(1) && matches.may_contain(2));
-    }
-}
-
-#[test]
 fn a_matrix_answers_may_be_present_beyond_its_ends() {
     let set = FilterSet::new(&Filters::default(), uniform(3).into_iter().map(|block| Filters::default().reader(block)));
     let mut matches = MatchMatrix::default();

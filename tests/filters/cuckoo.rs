@@ -324,26 +324,6 @@ fn keys_beyond_the_format_are_refused() {
 }
 
 #[test]
-fn blocks_that_are_damaged_foreign_or_of_another_kind_are_errors() {
-    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 100, 5).unwrap();
-    filter.insert_all(&keys(0, 100)).unwrap();
-    let block = bytes(&filter);
-    let error = |block: &[u8]| match CuckooFilter::from_block(block, identity()) {
-        Err(FilterError::Block(error)) => error,
-        other => panic!("{other:?}"),
-    };
-    assert!((0..block.len()).all(|length| CuckooFilter::from_block(&block[..length], identity()).is_err()));
-    let mut damaged = block.clone();
-    damaged[3] ^= 1;
-    assert!(matches!(error(&damaged), BlockError::PayloadChecksum { .. }));
-    let foreign = KeyHasher::with_seed(1).identity();
-    let mismatch = BlockError::HashMismatch { expected: foreign, got: identity() };
-    assert_eq!(CuckooFilter::from_block(&block, foreign).err(), Some(mismatch.into()));
-    let ribbon = common::build(&common::ribbon(0.01), &keys(0, 2_000)).block.unwrap();
-    assert_eq!(error(&ribbon), BlockError::Kind { expected: KindId::CUCKOO, got: KindId::RIBBON });
-}
-
-#[test]
 fn payloads_that_no_writer_makes_are_errors_and_still_answer_as_blocks() {
     // A filter whose buckets do not fill the last word.
     let mut filters =

@@ -16,6 +16,7 @@ mod line_ribbon;
 mod published_figures;
 mod rates;
 mod register_blocked_bloom;
+mod restored;
 mod shrunk;
 mod sizes;
 mod standard_bloom;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crate::common;
 use proptest::prelude::*;
 use sstfilter::{
-    BlockError, DynamicFilter, FilterBlock, FilterError, FilterHealth, FixedPolicy, HashIdentity, KeyHash, KeyHasher,
-    KindId, MatchBitmap, RegisterBlockedBloom,
+    DynamicFilter, FilterBlock, FilterError, FilterHealth, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap,
+    RegisterBlockedBloom,
 };
 
 /// Absent keys that each filter is probed for, and filters per setting.
@@ -260,26 +260,6 @@ fn health_alarms_when_the_usual_filter_is_overfull() {
     let health = filter.health();
     assert!(health.fill_ratio > health.max_fill_ratio && health.expected_fpr > FilterHealth::MAX_FPR, "{health:?}");
     assert_eq!(health.keys, filter.keys());
-}
-
-#[test]
-fn damaged_foreign_and_other_blocks_are_not_restored() {
-    let filter = filter(2, 256);
-    common::key_set(0, 50).for_each(|hash| assert!(filter.insert(hash) || filter.contains(hash)));
-    let block = to_block(&filter);
-    for bit in 0..block.len() * 8 {
-        let mut damaged = block.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(matches!(from_block(&damaged), Err(FilterError::Block(_))), "bit {bit}");
-    }
-    assert!((0..block.len()).all(|length| from_block(&block[..length]).is_err()));
-    let foreign = KeyHasher::with_seed(1).identity();
-    let foreign = RegisterBlockedBloom::with_shape(foreign, filter.bytes(), filter.probes()).unwrap();
-    let foreign = foreign.to_block().unwrap();
-    assert!(matches!(from_block(&foreign), Err(FilterError::Block(BlockError::HashMismatch { .. }))));
-    let other = common::build(&FixedPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
-    let expected = BlockError::Kind { expected: KindId::REGISTER_BLOCKED_BLOOM, got: KindId::BLOCKED_BLOOM };
-    assert_eq!(from_block(&other).unwrap_err(), FilterError::Block(expected));
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl TableIndex {
     }
 
     /// Returns the position of block `position` in the file and among the keys; `None` beyond the last.
-    pub(crate) fn place(&self, position: usize) -> Option<DataBlockHandle<'_>> {
+    pub(crate) fn entry(&self, position: usize) -> Option<DataBlockHandle<'_>> {
         let handle = *self.handles.get(position)?;
         Some(DataBlockHandle { handle, lower: self.key(position), last_key: self.last_key(position) })
     }
@@ -164,10 +164,10 @@ mod tests {
         for (key, position) in [("", 0), ("a", 0), ("c", 0), ("c\0", 1), ("f", 1), ("g", 2), ("k", 2), ("l", 3)] {
             assert_eq!(index.position_of(key.as_bytes()), position, "{key}");
         }
-        let place = index.place(2).unwrap();
-        assert_eq!(place.handle, BlockHandle { offset: 200, contents_bytes: 96, checksum: 7 });
-        assert_eq!((place.lower, place.last_key), (&b"f"[..], &b"k"[..]));
-        assert!(index.place(3).is_none());
+        let entry = index.entry(2).unwrap();
+        assert_eq!(entry.handle, BlockHandle { offset: 200, contents_bytes: 96, checksum: 7 });
+        assert_eq!((entry.lower, entry.last_key), (&b"f"[..], &b"k"[..]));
+        assert!(index.entry(3).is_none());
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Table {
     /// The errors of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by
     /// path, and for each step of writing; an error if the path now holds another table.
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<BuiltFilters, TableError> {
-        self.place_of_sidecar()?;
+        self.path_of_sidecar()?;
         let built = self.build_sidecar(options)?;
         self.install_sidecar(&built, options)?;
         Ok(built)
@@ -118,7 +118,7 @@ impl Table {
         built: &BuiltFilters,
         options: &TableOptions,
     ) -> Result<Option<(PathBuf, u64)>, TableError> {
-        let path = self.place_of_sidecar()?;
+        let path = self.path_of_sidecar()?;
         let expected = self.identity();
         let got = built.table().unwrap_or(TableIdentity::new(built.metadata().file_id(), 0, 0));
         if expected != got {
@@ -143,7 +143,7 @@ impl Table {
         Ok(Some((path, bytes.len() as u64)))
     }
 
-    fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
+    fn path_of_sidecar(&self) -> Result<PathBuf, TableError> {
         self.file.path.as_deref().map(sidecar_path).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
             TableError::Io { context: "finding the path of a sidecar", path: None, source }

@@ -222,15 +222,15 @@ impl Table {
             return block.get(key);
         }
         // Beyond the last block: the key is above the largest one.
-        let Some(place) = self.index()?.place(position) else { return Ok(Lookup::Absent) };
-        let block = self.read_data_block(&place)?;
+        let Some(entry) = self.index()?.entry(position) else { return Ok(Lookup::Absent) };
+        let block = self.read_data_block(&entry)?;
         // A block without heads is damaged, and stays out of the cache.
         if let Some(cache) = &self.cache
-            && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
+            && let Some(headed) = HeadedBlock::new(&block, entry.lower, entry.last_key)
         {
-            cache.insert(place.handle.offset, headed);
+            cache.insert(entry.handle.offset, headed);
         }
-        block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
+        block.get(key)?.ok_or_else(|| block.ends_before(entry.last_key))
     }
 
     pub(super) const fn has_cache(&self) -> bool {
@@ -249,11 +249,11 @@ impl Table {
     }
 
     /// Reads a data block, and checks its first key against the index and the properties.
-    pub(crate) fn read_data_block(&self, place: &DataBlockHandle<'_>) -> Result<Block, TableError> {
+    pub(crate) fn read_data_block(&self, entry: &DataBlockHandle<'_>) -> Result<Block, TableError> {
         self.file.counters.data_block_reads.fetch_add(1, Ordering::Relaxed);
-        let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
+        let block = self.file.read_block(TablePart::Data, entry.handle, self.table_id())?;
         let first = block.first_key()?;
-        if !place.admits_first(first) {
+        if !entry.admits_first(first) {
             return Err(block.corrupt("a first key that matches the index and the properties", shown(first)));
         }
         Ok(block)

@@ -194,8 +194,8 @@ impl TableIter<'_> {
         };
         match blocks {
             Blocks::Indexed { index, position } => {
-                let Some(place) = index.place(*position) else { return Ok(None) };
-                let read = OpenBlock::read(self.table, &place, &self.start);
+                let Some(entry) = index.entry(*position) else { return Ok(None) };
+                let read = OpenBlock::read(self.table, &entry, &self.start);
                 // After the read: if the caller's source panics and the panic is caught, the next step reads the block
                 // again.
                 *position += 1;
@@ -239,10 +239,10 @@ struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// Reads the block at `place`, and moves near `start` if that is in the block.
-    fn read(table: &Table, place: &DataBlockHandle<'_>, start: &[u8]) -> Result<Self, TableError> {
-        let [lower, last_key] = [place.lower, place.last_key].map(Bytes::copy_from_slice);
-        let cursor = table.read_data_block(place).and_then(|block| {
+    /// Reads the block at `entry`, and moves near `start` if that is in the block.
+    fn read(table: &Table, entry: &DataBlockHandle<'_>, start: &[u8]) -> Result<Self, TableError> {
+        let [lower, last_key] = [entry.lower, entry.last_key].map(Bytes::copy_from_slice);
+        let cursor = table.read_data_block(entry).and_then(|block| {
             let mut cursor = BlockCursor::new(block);
             // In all but the first block, `start` is below every key, and a search would be in vain.
             if start > &lower[..] {
@@ -251,10 +251,10 @@ impl OpenBlock {
             Ok(cursor)
         });
         // For the first block, `lower` is its own first key; for others, it is a key of the previous block.
-        let lower = if place.handle.offset == 0 { Bound::Included(lower) } else { Bound::Excluded(lower) };
+        let lower = if entry.handle.offset == 0 { Bound::Included(lower) } else { Bound::Excluded(lower) };
         match cursor {
-            Ok(cursor) => Ok(Self { handle: place.handle, cursor, last_key: Some(last_key) }),
-            Err(problem) => Err(missing(place.handle, (lower, Bound::Included(last_key)), problem)),
+            Ok(cursor) => Ok(Self { handle: entry.handle, cursor, last_key: Some(last_key) }),
+            Err(problem) => Err(missing(entry.handle, (lower, Bound::Included(last_key)), problem)),
         }
     }
 

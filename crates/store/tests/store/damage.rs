@@ -15,7 +15,7 @@ use sstfilter::{
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionCut,
+    FilterBudget, FilterMetadata, FilterProblem, FilterSection, FilterSource, FilterStore, PartitionCut,
     PartitionOptions, TableIdentity,
 };
 
@@ -187,46 +187,6 @@ fn unknown_sections_and_longer_headers_are_passed_over() {
     assert!(FilterMetadata::decode(&sealed(shorter)).is_err());
 }
 
-#[test]
-fn every_flipped_bit_and_every_cut_of_a_sidecars_tail_is_noticed() {
-    let store = partitioned(PartitionCut::HashRange).with_range_filters(ranges());
-    let table = TableIdentity::new(FileId::from([1; 16]), 1 << 30, 77);
-    let mut builder = store.sidecar_builder(&table);
-    tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
-    let built = builder.finish();
-    let description = built.metadata().clone();
-    let sidecar = built.seal_sidecar().unwrap().to_vec();
-    let length = sidecar.len() as u64;
-    let tail_bytes = usize::try_from(FilterMetadata::sidecar_tail_bytes(&sidecar).unwrap()).unwrap();
-    let tail = &sidecar[sidecar.len() - tail_bytes..];
-    assert_eq!(FilterMetadata::of_sidecar(tail, length, &table).as_ref(), Ok(&description));
-    assert_eq!(FilterMetadata::of_sidecar(&sidecar, length, &table), Ok(description.clone()), "more than the tail");
-    assert_eq!(FilterMetadata::of_any_sidecar(tail, length), Ok((description, table)));
-    for bit in 0..tail.len() * 8 {
-        let mut flipped = tail.to_vec();
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(FilterMetadata::of_any_sidecar(&flipped, length).is_err(), "bit {bit}");
-        // A wrong length of the tail is detected before it is read.
-        let bytes = FilterMetadata::sidecar_tail_bytes(&flipped);
-        assert!(bytes.is_err() || bytes == Ok(tail_bytes as u64), "bit {bit}");
-    }
-    for cut in 0..tail.len() {
-        assert!(FilterMetadata::of_any_sidecar(&tail[tail.len() - cut..], length).is_err(), "the last {cut} bytes");
-        assert!(FilterMetadata::of_any_sidecar(&tail[..cut], length).is_err(), "the first {cut} bytes");
-    }
-    for wrong in [0, length - 1, length + 1, u64::MAX] {
-        assert!(FilterMetadata::of_any_sidecar(tail, wrong).is_err(), "{wrong} bytes");
-    }
-    for other in [
-        TableIdentity::new(FileId::from([2; 16]), 1 << 30, 77),
-        TableIdentity::new(FileId::from([1; 16]), 1, 77),
-        TableIdentity::new(FileId::from([1; 16]), 1 << 30, 78),
-    ] {
-        let refused = FilterMetadata::of_sidecar(tail, length, &other);
-        assert_eq!(refused, Err(FilterProblem::OtherTable { expected: other, got: table }));
-    }
-}
-
 /// Stores with each residency of filters: in memory from the start, or loaded when they are probed.
 fn kinds() -> Vec<FilterStore> {
     let kinds = [FilterStore::default(), partitioned(PartitionCut::KeyRange), partitioned(PartitionCut::HashRange)];
@@ -260,80 +220,6 @@ fn problem_of(
     let text = problem.as_ref().map(ToString::to_string);
     assert!(text.is_none_or(|text| !text.is_empty()), "{what}");
     problem
-}
-
-#[test]
-fn bytes_that_are_not_those_that_were_written_lose_no_key_and_have_a_reason() {
-    let keys: BTreeSet<Key> = tagged("t", 0..2_400).into_iter().collect();
-    let others: BTreeSet<Key> = tagged("u", 0..2_400).into_iter().collect();
-    for (number, store) in kinds().into_iter().enumerate() {
-        let (bytes, metadata) = build(&store, &keys);
-        let sound = problem_of(&store, &metadata, bytes.clone(), &keys, "sound");
-        assert_eq!(sound, None);
-        let (of_other, _) = build(&store, &others);
-        // The same file at another time: sound blocks with the same id and other keys.
-        let rebuilt = {
-            let mut builder = store.builder(metadata.file_id());
-            keys.iter().step_by(3).chain(keys.last()).for_each(|key| builder.add_key(key));
-            builder.finish().seal().0
-        };
-        let mut moved = bytes.to_vec();
-        moved.rotate_left(64);
-        let cases: [(&str, Bytes); 7] = [
-            ("another file's", of_other),
-            ("from another time", rebuilt),
-            ("none", Bytes::new()),
-            ("cut", bytes.slice(..bytes.len() / 2)),
-            ("zeros", vec![0; bytes.len()].into()),
-            ("ones", vec![0xff; bytes.len()].into()),
-            ("moved", moved.into()),
-        ];
-        for (what, wrong) in cases {
-            let what = format!("store {number}, {what}");
-            let problem = problem_of(&store, &metadata, wrong, &keys, &what);
-            assert!(problem.is_some(), "{what}: no reason");
-        }
-    }
-}
-
-#[test]
-fn a_flipped_bit_anywhere_in_filter_bytes_loses_no_key() {
-    let keys: BTreeSet<Key> = tagged("t", 0..1_200).into_iter().collect();
-    for (number, store) in kinds().into_iter().enumerate() {
-        let (bytes, metadata) = build(&store, &keys);
-        let bits = bytes.len() * 8;
-        for bit in (0..bits).step_by(bits / (200 / effort::stride(4)) + 1) {
-            let mut flipped = bytes.to_vec();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            let _ = problem_of(&store, &metadata, flipped.into(), &keys, &format!("store {number}, bit {bit}"));
-        }
-    }
-}
-
-#[test]
-fn swapped_partitions_are_noticed() {
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        for store in [partitioned(cut), partitioned(cut).with_budget(FilterBudget::unlimited())] {
-            let keys: BTreeSet<Key> = numbered(0..5_000).into_iter().collect();
-            let (bytes, metadata) = build(&store, &keys);
-            let section = &metadata.sections()[0];
-            assert_eq!((section.part, section.offset), (FilterPart::PartitionedPoints, 0));
-            let opened = store.open(metadata.clone(), bytes.clone());
-            let index = opened.partitions().unwrap();
-            let range = |number| {
-                let range = index.block_range(number).unwrap();
-                usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
-            };
-            let ranges: Vec<_> = (0..index.partitions()).map(range).collect();
-            let pair = ranges.windows(2).find(|pair| pair[0].len() == pair[1].len());
-            let [one, other] = pair.expect("two of one length") else { panic!("two") };
-            let mut swapped = bytes.to_vec();
-            swapped[one.clone()].copy_from_slice(&bytes[other.clone()]);
-            swapped[other.clone()].copy_from_slice(&bytes[one.clone()]);
-            let problem = problem_of(&store, &metadata, swapped.into(), &keys, "swapped");
-            assert!(matches!(problem, Some(FilterProblem::PartitionChecksum { .. })), "{problem:?}");
-        }
-    }
 }
 
 #[test]

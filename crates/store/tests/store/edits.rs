@@ -47,6 +47,7 @@ fn edits_that_do_not_fit_are_refused_and_change_nothing() {
     }
 }
 
+// misuse: age-at-level-0
 #[test]
 fn the_age_of_files_of_level_0_decides_and_no_order_of_calls() {
     let store = FilterStore::default();
@@ -228,4 +229,14 @@ fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
     // Files without a description have no id of their own.
     let nameless = |edit: ViewEdit<File>| edit.add(1, unfiltered(&store, [], ..)).add(4, unfiltered(&store, [], ..));
     assert_eq!(view.edited(nameless(nameless(ViewEdit::new()))).unwrap().files(1).count(), 2);
+}
+
+#[test]
+fn errors_name_level_and_place() {
+    let text = ViewError::Overlap { level: 3, largest: b"peach".to_vec(), smallest: b"apple".to_vec() }.to_string();
+    assert!(["level 3", "peach", "apple"].into_iter().all(|part| text.contains(part)), "{text}");
+    for error in [ViewError::NotAtLevel { level: 3, position: 17 }, ViewError::Duplicate { level: 3, position: 17 }] {
+        let text = error.to_string();
+        assert!(text.contains("17") && text.contains("level 3"), "{text}");
+    }
 }

@@ -296,18 +296,6 @@ fn no_partition_of_parts_alone_is_opened_for_a_key() {
     }
 }
 
-#[test]
-fn a_container_is_verified_whatever_is_known_of_its_keys() {
-    let hasher = KeyHasher::default();
-    let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
-    for cut in CUTS {
-        let container = container_of(&whole_and(4), cut);
-        let known = [&first[..], &last];
-        let context = LoadContext::new(&hasher).with_known_keys(&known);
-        Container::load(&container, context).unwrap().verify().unwrap();
-    }
-}
-
 // promise: no-false-negatives
 #[test]
 fn every_builder_adds_the_parts_of_every_key() {
@@ -517,36 +505,6 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
         let filter = FilterBlock::load(block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
         assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
         assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
-    }
-}
-
-/// Nobody has to pass the known keys: the description contains them.
-// promise: documented-use
-// misuse: changed-hash
-#[test]
-fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
-    let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
-    let (before, after) = (custom(1), custom(2));
-    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(Filters::default().with_hasher(before.clone()));
-        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
-        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.builder(FileId::random());
-        keys().for_each(|key| builder.add_key(&key));
-        let (bytes, metadata) = builder.finish().seal();
-        for budget in [None, Some(FilterBudget::unlimited())] {
-            let lost = |hasher: &KeyHasher| {
-                let filters = store.filters().clone().with_hasher(hasher.clone());
-                let store = store.clone().with_filters(filters);
-                let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
-                let file = store.open(metadata.clone(), bytes.clone());
-                let lost = keys().filter(|key| file.probe(key).is_absent()).count();
-                (lost, file.problem(), store.problem().cloned())
-            };
-            assert_eq!(lost(&before), (0, None, None));
-            let reason = FilterProblem::ReaderChanged { hash: after.identity() };
-            assert_eq!(lost(&after), (0, Some(reason.clone()), Some(reason)));
-        }
     }
 }
 

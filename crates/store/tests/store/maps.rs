@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::{BlockError, FileId, Filters, KeyHash, KeyHasher, SecretSeed};
+use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_store::{
     FilterBudget, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, PartitionOptions,
@@ -119,65 +119,6 @@ fn files_with_range_tombstones_and_without_an_id_are_not_covered() {
     let view = with_map(&view_of(&store, &[(0, &deleting), (0, &nameless), (0, &file(&store, numbered([4])))]));
     assert_eq!(view.uncovered_files().count(), 2);
     assert!(is_candidate(&view, &key(15), &deleting) && is_candidate(&view, &key(3), &nameless));
-}
-
-// promise: file-maps
-#[test]
-fn a_lookup_whose_entries_are_damaged_uses_the_filters_of_all_files() {
-    let store = FilterStore::default();
-    let files: Vec<_> = (0..20).map(|n| file(&store, numbered((0..100).map(|i| i * 20 + n)))).collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
-    let (map, mut bytes) = write(&view);
-    bytes[100] ^= 1;
-    let damaged = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
-    let view = view.with_maps(&[damaged]).unwrap();
-    for number in 0..2_000 {
-        assert!(is_candidate(&view, &key(number), &files[number as usize % 20]), "{number}");
-    }
-    let keys: Vec<_> = (0..2_000).map(key).collect();
-    for keys in keys.chunks(32) {
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        let mut batch = view.candidates_of_each(&keys);
-        let mut has_been_found = vec![false; keys.len()];
-        while let files @ [_, ..] = &batch.next_files().to_vec()[..] {
-            for &(position, file) in files.iter().filter(|(position, file)| file.has(keys[*position])) {
-                assert!(file.has(keys[position]));
-                has_been_found[position] = true;
-                batch.found(position);
-            }
-        }
-        assert!(has_been_found.iter().all(|found| *found));
-    }
-    let unknown = view.map_stats().unknown;
-    assert!((1..4_000).contains(&unknown), "{unknown}");
-    // The next map is built from keys.
-    assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
-    let rebuilt = with_map(&view);
-    assert_eq!((rebuilt.needs_map(&MapPolicy::default()), rebuilt.uncovered_files().count()), (None, 0));
-    let before = rebuilt.map_stats().unknown;
-    assert!((0..2_000).all(|number| is_candidate(&rebuilt, &key(number), &files[number as usize % 20])));
-    assert_eq!(rebuilt.map_stats().unknown, before);
-}
-
-#[test]
-fn a_map_of_another_hash_or_without_a_known_key_is_refused() {
-    let store = FilterStore::default();
-    let own = file(&store, numbered(0..100));
-    let view = view_of(&store, &[(0, &own)]);
-    let secret = KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]));
-    let other = FilterStore::new(Filters::default().with_hasher(secret));
-    let foreign = map_of(&view_of(&other, &[(0, &file(&other, numbered(0..100)))]));
-    let refused = view.with_maps(&[foreign]).unwrap_err();
-    assert!(matches!(refused, MapError::Block(BlockError::HashMismatch { .. })), "{refused}");
-    // Its largest key was forgotten.
-    let (map, mut bytes) = (FileId::random(), Vec::new());
-    let mut builder = MapBuilder::new(view.filters(), options());
-    let id = own.filters.metadata().file_id();
-    builder.add_file(id, numbered(0..99).iter().map(|key| view.filters().hash(key)).collect());
-    builder.finish(map, &mut bytes).unwrap();
-    let wrong = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
-    let refused = view.with_maps(&[wrong]).unwrap_err();
-    assert_eq!(refused, MapError::KnownKeyAbsent { fingerprint: id.fingerprint() });
 }
 
 // promise: file-maps

@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use sstfilter::{BlockError, FileId, KeyHash, KeyHasher, LoadContext};
-use sstfilter_store::{FilterProblem, PartitionIndex};
+use sstfilter::KeyHash;
+use sstfilter_store::PartitionIndex;
 
 use crate::cases::{CONTAINERS, ContainerCase};
 use crate::common;
@@ -89,43 +89,6 @@ fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_pr
 }
 
 #[test]
-fn a_container_cut_short_or_prolonged_is_no_filter() {
-    for sound in Sound::all() {
-        let (bytes, context) = (sound.bytes(), sound.case.load_context());
-        for length in 0..bytes.len() {
-            assert!(Container::open(&bytes[..length], context).is_err(), "first {length} bytes");
-            assert!(Container::open(&bytes[bytes.len() - length..], context).is_err(), "last {length} bytes");
-        }
-        for more in [1, 7, 8, 31, 32, 40, 64, 4_096] {
-            let padding = vec![0; more];
-            assert!(Container::open(&[bytes, &padding].concat(), context).is_err());
-            assert!(Container::open(&[&padding, bytes].concat(), context).is_err());
-        }
-        let twice = [bytes, bytes].concat();
-        assert!(Container::open(&twice, context).is_err());
-    }
-}
-
-#[test]
-fn partitions_in_each_others_places_answer_for_no_key() {
-    let mut swapped = 0;
-    for sound in Sound::all() {
-        for (number, pair) in (0..).zip(sound.ranges.windows(2)) {
-            let [one, other] = [pair[0].clone(), pair[1].clone()];
-            if one.len() != other.len() {
-                continue;
-            }
-            let mut mixed = sound.bytes().to_vec();
-            mixed[one.clone()].copy_from_slice(&sound.bytes()[other.clone()]);
-            mixed[other].copy_from_slice(&sound.bytes()[one]);
-            sound.assert_contained(&mixed, &[number, number + 1], "two partitions swapped");
-            swapped += 1;
-        }
-    }
-    assert!(swapped >= 3, "{swapped} pairs of partitions have equal lengths");
-}
-
-#[test]
 fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
     for sound in Sound::all().into_iter().filter(|sound| sound.case.keys > 0) {
         // The same number of keys, file id and lengths, as after a reused file number or from a stale cache.
@@ -156,22 +119,6 @@ fn tail_bytes(container: &[u8]) -> usize {
 }
 
 #[test]
-fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
-    for sound in Sound::all() {
-        for (number, range) in (0..).zip(&sound.ranges) {
-            let mut hollow = sound.bytes().to_vec();
-            hollow[range.clone()].fill(0);
-            sound.assert_contained(&hollow, &[number], "a partition of zeros");
-            let index = &sound.filter.index;
-            for bytes in [&[][..], &sound.bytes()[range.start..range.end - 1], &sound.bytes()[range.start..=range.end]]
-            {
-                assert!(matches!(index.open(number, bytes), Err(FilterProblem::Length { .. })));
-            }
-        }
-    }
-}
-
-#[test]
 fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
     for sound in Sound::all().into_iter().filter(|sound| sound.ranges.len() > 1) {
         let mut damaged = sound.bytes().to_vec();
@@ -183,40 +130,4 @@ fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
         assert!(sound.present.iter().all(|(key, hash)| filter.may_contain(key, *hash)));
         assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
     }
-}
-
-// promise: limited-memory
-#[test]
-fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_cut() {
-    for case in CONTAINERS.into_iter().filter(|case| case.keys > 0) {
-        let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed: 1 }, ..case };
-        let bytes = case.build();
-        let is_refused = |keys: Keys, seed: u64| {
-            let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed }, ..case };
-            let (hasher, known) = (case.hash.hasher(), keys.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>());
-            let context = LoadContext::new(&hasher).with_known_keys(&known);
-            let context = case
-                .file_number
-                .map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()));
-            let loaded = Container::load(&bytes, context);
-            matches!(loaded.map(drop), Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. })))
-        };
-        assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
-        assert!(is_refused(case.absent_keys(20), 1), "{}: other keys", case.name);
-        assert!(is_refused(case.keys()[..20].to_vec(), 2), "{}: a changed hash", case.name);
-    }
-}
-
-#[test]
-fn another_hash_under_the_same_tag_is_found_by_known_keys() {
-    let case = CONTAINERS[3];
-    let bytes = case.read();
-    let other = KeyHasher::custom(0x0123_4567_89ab_cdef, |key| KeyHash::mix(key.len() as u64 * 7));
-    let filter = Container::load(&bytes, &other).unwrap();
-    let keys: Vec<Vec<u8>> = (1..20).map(|length| vec![0; length]).collect();
-    let absent = keys.iter().filter(|key| !filter.may_contain(key, other.hash(key))).count();
-    assert!(absent > 10, "{absent}");
-    let known: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let context = LoadContext::new(&other).with_known_keys(&known);
-    assert!(matches!(Container::load(&bytes, context), Err(FilterProblem::Block(BlockError::KnownKeyAbsent { .. }))));
 }

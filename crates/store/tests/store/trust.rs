@@ -65,6 +65,8 @@ fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: &str) {
     assert_eq!(view.candidates_of_each(&keys).next_files().len(), keys.len(), "{what}");
 }
 
+// promise: no-false-negatives
+// misuse: changed-hash
 #[test]
 fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
     let kinds = stores(&FilterStore::new(Filters::default().with_hasher(custom(2)))).len();
@@ -97,6 +99,8 @@ fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
     }
 }
 
+// promise: documented-use
+// misuse: changed-extractor
 #[test]
 fn an_extractor_that_changed_under_its_name_ends_the_use_of_all_filters() {
     let of = |release: u8, has_whole_keys: bool| {
@@ -144,6 +148,7 @@ fn an_extractor_that_no_known_key_confirms_is_not_probed_by() {
     assert_eq!(stale.filters.problem(), Some(FilterProblem::Block(BlockError::PartNotHeld)));
 }
 
+// misuse: changed-range-extractor
 #[test]
 fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_filters() {
     /// Extracts the first bytes, as many as its release says.

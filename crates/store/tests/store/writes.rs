@@ -26,19 +26,9 @@ impl AsRef<FileFilters> for Table {
     }
 }
 
-/// Which numbers compactions know.
-#[derive(Clone, Copy, PartialEq)]
-enum Numbers {
-    /// Those that entries carry.
-    Carried,
-    /// None, so that outputs state all that their inputs stated.
-    Unknown,
-}
-
 /// A store of ratio 10, with four files at level 0. A compaction takes one file in turn.
 struct Lsm {
     store: FilterStore,
-    numbers: Numbers,
     file_keys: usize,
     view: FilterView<Table>,
     memtable: BTreeMap<u32, Option<u32>>,
@@ -50,15 +40,12 @@ struct Lsm {
     policy: MapPolicy,
     /// The flush after which a file is ingested, and the epoch below which its entries carry numbers.
     ingestion: Option<(u64, u32)>,
-    /// Whether one flush in ten writes no map, and one map in ten is damaged.
-    is_unlucky: bool,
     /// Entries that flushes wrote, that were added to leaf maps, that compactions wrote, and that merges wrote.
     flushed: u64,
     added: u64,
     compacted: u64,
     merged: u64,
     compactions: u64,
-    reasons: [u64; 3],
 }
 
 fn options() -> MapOptions {
@@ -66,11 +53,10 @@ fn options() -> MapOptions {
 }
 
 impl Lsm {
-    fn new(store: FilterStore, numbers: Numbers, file_keys: usize) -> Self {
+    fn new(store: FilterStore, file_keys: usize) -> Self {
         Self {
             view: FilterView::new(&store),
             store,
-            numbers,
             file_keys,
             memtable: BTreeMap::new(),
             taken: [0; 8],
@@ -79,13 +65,11 @@ impl Lsm {
             random: 1,
             policy: MapPolicy::default(),
             ingestion: None,
-            is_unlucky: false,
             flushed: 0,
             added: 0,
             compacted: 0,
             merged: 0,
             compactions: 0,
-            reasons: [0; 3],
         }
     }
 
@@ -105,10 +89,7 @@ impl Lsm {
         Arc::new(Table { entries, filters: self.store.open(metadata, bytes).with_writes(writes) })
     }
 
-    fn load(&self, map: FileId, mut bytes: Vec<u8>) -> Arc<FileMap<Bytes>> {
-        if self.is_unlucky && map.fingerprint().is_multiple_of(10) {
-            bytes[50] ^= 1;
-        }
+    fn load(&self, map: FileId, bytes: Vec<u8>) -> Arc<FileMap<Bytes>> {
         Arc::new(FileMap::load(bytes.into(), self.store.filters(), map).unwrap())
     }
 
@@ -160,9 +141,7 @@ impl Lsm {
         self.added += leaf.index().entries();
         let edit = ViewEdit::new().add_newest(0, self.table(entries, writes));
         self.view = self.view.edited(edit).unwrap().with_flushed(writes.writes().last());
-        if !self.is_unlucky || self.random(10) > 0 {
-            self.view = self.with_map(leaf, &[]);
-        }
+        self.view = self.with_map(leaf, &[]);
     }
 
     /// Ingests a file with one in ten of the written keys, whose entries carry numbers that another store gave them.
@@ -209,7 +188,7 @@ impl Lsm {
         for part in kept.chunks(self.file_keys) {
             let mut writes = OutputWrites::default();
             for (entry, file) in part {
-                writes.add(file.filters.writes(), entry.1.filter(|_| self.numbers == Numbers::Carried));
+                writes.add(file.filters.writes(), entry.1);
             }
             let number = |number: Option<WriteId>| number.filter(|_| !is_last);
             let entries = part.iter().map(|(entry, _)| (entry.0, number(entry.1), entry.2)).collect();
@@ -226,11 +205,6 @@ impl Lsm {
         while let Some(reason) = self.view.needs_map(&self.policy) {
             written += 1;
             assert!(written < 10, "what was due is done: {reason:?}");
-            self.reasons[match reason {
-                MapReason::Tier(_) => 0,
-                MapReason::Garbage(_) => 1,
-                _ => 2,
-            }] += 1;
             let (map, mut bytes) = (FileId::random(), Vec::new());
             let hashes = |file: &Table| Ok(self.hashes(file.entries.iter().map(|entry| entry.0)));
             let (report, replaced) = self.view.write_map_for(reason, options(), map, &mut bytes, hashes).unwrap();
@@ -288,7 +262,6 @@ struct Run {
     added: f64,
     compacted: f64,
     merged: f64,
-    reasons: [u64; 3],
 }
 
 /// Writes `flushes` memtables of random keys below `keys`, one tombstone in ten, and looks up `lookups` keys after
@@ -337,7 +310,6 @@ fn run(mut lsm: Lsm, keys: u32, flushes: u64, lookups: u64) -> Run {
         added: per(lsm.added),
         compacted: per(lsm.compacted),
         merged: per(lsm.merged),
-        reasons: lsm.reasons,
     }
 }
 
@@ -358,7 +330,7 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
         (_, false) => (1_000, 1_000),
         (_, true) => (4_000, 1_000),
     };
-    let run = run(Lsm::new(without_filters(), Numbers::Carried, 100), 30_000, flushes, lookups);
+    let run = run(Lsm::new(without_filters(), 100), 30_000, flushes, lookups);
     println!("{run:?}");
     assert!(run.compactions >= flushes && run.lookups >= flushes * lookups, "{run:?}");
     assert!((run.added - 1.0).abs() < 1e-9, "{run:?}");
@@ -368,20 +340,12 @@ fn each_entry_is_added_once_and_no_key_is_lost_by_a_levelled_store() {
     assert!(effort::is_short() || run.intervals as u64 * 2 < flushes, "{run:?}");
 }
 
-#[test]
-fn entries_without_numbers_lose_no_key() {
-    let flushes = if effort::is_long() { 4_000 } else { 300 };
-    let found = run(Lsm::new(without_filters(), Numbers::Unknown, 50), 10_000, flushes, few_lookups());
-    println!("{found:?}");
-    assert!(found.files_per_present_key <= 2.0, "{found:?}");
-}
-
 // promise: file-maps
 #[test]
 fn an_ingested_file_loses_no_key_and_spoils_no_level() {
     let flushes = if effort::is_long() { 4_000 } else { 300 };
     let run = |ingestion| {
-        let mut lsm = Lsm::new(without_filters(), Numbers::Carried, 50);
+        let mut lsm = Lsm::new(without_filters(), 50);
         lsm.ingestion = ingestion;
         let found = run(lsm, 10_000, flushes, few_lookups());
         println!("{ingestion:?}: {found:?}");
@@ -394,26 +358,6 @@ fn an_ingested_file_loses_no_key_and_spoils_no_level() {
         assert!(found.files_per_present_key <= without.files_per_present_key + 0.05, "{found:?}");
         assert!(found.files_per_absent_key <= without.files_per_absent_key + 0.05, "{found:?}");
     }
-}
-
-#[test]
-fn filters_judge_what_maps_do_not_exclude() {
-    let run = run(Lsm::new(FilterStore::default(), Numbers::Unknown, 50), 10_000, 200, few_lookups());
-    assert!(run.files_per_present_key <= 1.1, "{run:?}");
-}
-
-// promise: file-maps
-#[test]
-fn maps_that_are_missing_damaged_or_written_anew_lose_no_key() {
-    let [mut missing, mut stale] = [(); 2].map(|()| Lsm::new(without_filters(), Numbers::Carried, 50));
-    missing.is_unlucky = true;
-    missing.policy = MapPolicy::default().with_max_uncovered_files(5);
-    let found = run(missing, 3_000, 300, few_lookups());
-    assert!(found.reasons[2] > 10, "{found:?}");
-    stale.policy = MapPolicy::default().with_max_entries_per_key(1.1).with_fan_in(3);
-    let found = run(stale, 3_000, 300, few_lookups());
-    println!("{found:?}");
-    assert!(found.reasons[1] > 2 && found.files_per_present_key <= 1.05, "{found:?}");
 }
 
 fn id(number: u64) -> WriteId {
@@ -446,7 +390,7 @@ fn found(view: &FilterView<Table>, key: u32) -> usize {
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let policy = MapPolicy::default().with_max_uncovered_files(0);
     // One file states all writes, also those to come.
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 2, 9], Some(writes(1, 1))), (1, &[1, 3, 9], Some(Writes::ALL))];
@@ -472,7 +416,7 @@ fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
 // promise: file-maps
 #[test]
 fn only_damaged_and_unknown_maps_are_written_anew() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let files: [(u32, &[u32], _); 2] = [(0, &[1, 2], Some(writes(2, 2))), (0, &[1, 3], Some(writes(1, 1)))];
     let view = view_of(&lsm, &files).with_flushed(id(2));
     let sound = lsm.leaf(writes(1, 1), [1, 3].into_iter());
@@ -507,7 +451,7 @@ fn only_damaged_and_unknown_maps_are_written_anew() {
 // promise: file-maps
 #[test]
 fn a_map_that_takes_the_place_of_another_must_have_the_known_keys_of_all_files() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]).with_flushed(id(1));
     let [own, other] = [[1, 2], [1, 3]].map(|keys| lsm.leaf(writes(0, 1), keys.into_iter()));
     let view = view.with_maps(std::slice::from_ref(&own)).unwrap();
@@ -519,7 +463,7 @@ fn a_map_that_takes_the_place_of_another_must_have_the_known_keys_of_all_files()
 // promise: file-maps
 #[test]
 fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let mut builder = lsm.store.builder(FileId::random());
     builder.add_key(&5_u32.to_be_bytes());
     builder.add_range_tombstone(&1_u32.to_be_bytes(), &9_u32.to_be_bytes());
@@ -541,7 +485,7 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writes() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let files: [(u32, &[u32], _); 2] = [(0, &[2, 4], Some(writes(5, 6))), (1, &[1, 3, 5], None)];
     let view = view_of(&lsm, &files).with_flushed(id(6));
     let (map, mut bytes) = (FileId::random(), Vec::new());
@@ -556,7 +500,7 @@ fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writ
 
 #[test]
 fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let view = view_of(&lsm, &[(0, &[1, 2, 3], Some(writes(1, 1)))]).with_flushed(id(1));
     let write = |keys: &'static [u32]| {
         let (map, mut bytes) = (FileId::random(), Vec::new());
@@ -570,7 +514,7 @@ fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
 
 #[test]
 fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     // The map of a lost flush, whose number another one has got: nothing but the engine can prevent it.
     let lost = lsm.leaf(writes(0, 3), [1, 2].into_iter());
     let files: [(u32, &[u32], _); 1] = [(0, &[1, 2, 7], Some(writes(3, 3)))];
@@ -584,7 +528,7 @@ fn a_number_that_two_flushes_have_is_found_by_the_smallest_and_largest_keys() {
 
 #[test]
 fn a_view_has_maps_of_files_or_of_writes() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let view = view_of(&lsm, &[(0, &[1, 2], Some(writes(1, 1)))]);
     let (map, mut bytes) = (FileId::random(), Vec::new());
     let hashes = |file: &Arc<Table>| Ok(Some(lsm.hashes(file.entries.iter().map(|entry| entry.0))));
@@ -612,7 +556,7 @@ fn a_view_has_maps_of_files_or_of_writes() {
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let view = view_of(&lsm, &[(0, &[1, 9], Some(writes(1, 1)))]).with_flushed(id(1));
     // Its map came first, was merged with the older one, and then damaged.
     let flush = FileWrites::of_flush(writes(2, 2));
@@ -634,7 +578,7 @@ fn a_map_that_is_written_anew_leaves_out_a_flush_that_has_not_joined() {
 
 #[test]
 fn bounds_without_a_description_are_no_keys_that_a_new_map_must_have() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let (bounds, writes) = ([1, 9].map(u32::to_be_bytes), FileWrites::of_earlier_file(id(5)));
     let filters = lsm.store.open_without_description(&bounds[0][..]..=&bounds[1][..]).with_writes(writes);
     let entries = vec![(4, None, Some(0))];
@@ -649,7 +593,7 @@ fn bounds_without_a_description_are_no_keys_that_a_new_map_must_have() {
 
 #[test]
 fn the_map_of_a_flush_covers_the_numbers_before_it_only_if_no_file_has_them() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let flush = FileWrites::of_flush(writes(5, 6));
     let empty = FilterView::<Table>::new(&lsm.store);
     assert_eq!(empty.flush_covers(flush), Writes::new(WriteId::MIN, id(6)).unwrap());
@@ -661,7 +605,7 @@ fn the_map_of_a_flush_covers_the_numbers_before_it_only_if_no_file_has_them() {
 
 #[test]
 fn files_of_level_0_alone_keep_their_writes_apart() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let keys: Vec<_> = (1..=8).map(|key| [key, key + 100]).collect();
     let files: Vec<(u32, &[u32], _)> =
         (1..).zip(&keys).map(|(number, keys)| (0, &keys[..], Some(writes(number, number)))).collect();
@@ -676,7 +620,7 @@ fn files_of_level_0_alone_keep_their_writes_apart() {
 
 #[test]
 fn keys_of_files_that_do_not_state_their_writes_are_no_garbage() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let unstated = lsm.table((3..9).map(|key| (key, None, Some(0))).collect(), FileWrites::UNKNOWN);
     let view = view_of(&lsm, &[(1, &[1, 2], Some(writes(1, 1)))]).edited(ViewEdit::new().add(1, unstated)).unwrap();
     let mut view = view.with_flushed(id(1));
@@ -691,7 +635,7 @@ fn keys_of_files_that_do_not_state_their_writes_are_no_garbage() {
 
 #[test]
 fn forged_numbers_of_keys_do_not_overflow() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let forged = |key: u32| {
         let mut builder = lsm.store.builder(FileId::random());
         builder.add_key(&key.to_be_bytes());
@@ -713,7 +657,7 @@ fn forged_numbers_of_keys_do_not_overflow() {
 
 #[test]
 fn lookups_count_what_maps_of_writes_did() {
-    let lsm = Lsm::new(without_filters(), Numbers::Carried, 10);
+    let lsm = Lsm::new(without_filters(), 10);
     let files: [(u32, &[u32], _); 3] =
         [(0, &[1, 9], Some(writes(3, 3))), (1, &[1, 9], Some(writes(2, 2))), (2, &[1, 5, 9], Some(writes(1, 1)))];
     let leaf = |number, keys: &[u32]| lsm.leaf(writes(number, number), keys.iter().copied());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::RandomAccess;
-use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 
 type Entries = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
@@ -18,14 +18,7 @@ fn options(block_bytes: u32, restart_interval: u32) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    builder.finish().unwrap().0.into()
+    crate::built(entries.iter().map(|(key, value)| (key, value)), options).0.into()
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -200,34 +193,6 @@ fn threads_keep_blocks_for_each_other() {
     // Each of the four threads may read a block before another one has cached it.
     assert!(before.data_block_reads <= 4 * table.properties().data_blocks);
     assert_eq!(after.block_cache_hits + after.data_block_reads, 5 * 1_999);
-}
-
-#[test]
-fn sets_of_tables_that_keep_blocks_answer_like_others() {
-    let tables: Vec<Bytes> = (0..70_u32)
-        .map(|table| {
-            // Interleaved, so that all 70 tables overlap.
-            let numbers = (table..4_000).step_by(70);
-            let value = |number| (number % 3 != 0).then(|| format!("{table}: {number}").into_bytes());
-            build(&numbers.map(|number| (key(number * 2), value(number))).collect(), &options(512, 4))
-        })
-        .collect();
-    let set = |options: &TableOptions| {
-        let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
-        crate::set_of(tables.iter().map(open).collect())
-    };
-    let (plain, keeping) = (set(&unfiltered()), set(&unfiltered().with_block_cache(1 << 30)));
-    let keys: Vec<Vec<u8>> = (0..8_000).step_by(7).map(key).collect();
-    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    for round in 0..2 {
-        for (key, many) in keys.iter().zip(keeping.multi_get(&keys)) {
-            let one = plain.get(key).unwrap();
-            assert_eq!(keeping.get(key).unwrap(), one, "round {round}");
-            assert_eq!(many.unwrap(), one, "round {round}");
-        }
-    }
-    let (before, after) = (plain.stats(), keeping.stats());
-    assert!(after.data_block_reads * 10 < before.data_block_reads && after.block_cache_hits > before.data_block_reads);
 }
 
 /// Two tables with one id contain the same block at the same offset, but after other keys. A cached block is searched

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{
-    BlockBuilder, BlockError, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy, FixedPrefix, KeyHash, KeyHasher,
-    KeyParts,
+    BlockBuilder, BuildContext, BuiltFilter, FilterPolicy, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
 };
 use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions};
@@ -107,107 +106,6 @@ fn the_table_under_test_has_all_the_parts_and_is_sound() {
     table.verify().unwrap();
 }
 
-#[test]
-fn every_flipped_bit_is_caught_and_no_read_is_wrong() {
-    let bytes = build("a", 1);
-    let mut damaged = bytes.clone();
-    for bit in 0..bytes.len() * 8 {
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        assert_caught(&damaged, "a", &format!("bit {bit}"));
-        damaged[bit / 8] ^= 1 << (bit % 8);
-    }
-}
-
-#[test]
-fn damage_in_the_filter_or_the_padding_costs_no_read() {
-    let bytes = build("a", 1);
-    for name in ["filter", "padding"] {
-        for byte in region(&bytes, name) {
-            let mut damaged = bytes.clone();
-            damaged[byte] ^= 0x10;
-            let table = open(&damaged).unwrap();
-            assert!(reads_are_right_or_errors(&table, "a", name), "{name} byte {byte}");
-            assert_eq!(table.filter_problem().is_some(), name == "filter");
-            assert_eq!(table.stats().filters.filter.unusable > 0, name == "filter");
-        }
-    }
-}
-
-#[test]
-fn every_cut_and_every_extension_is_refused() {
-    let bytes = build("a", 1);
-    for length in 0..bytes.len() {
-        assert!(open(&bytes[..length]).is_err(), "cut to {length}");
-        assert!(open(&bytes[bytes.len() - length..]).is_err(), "last {length}");
-    }
-    for more in 1..200 {
-        assert!(open(&[&bytes[..], &vec![0; more]].concat()).is_err(), "{more} zeros behind");
-        assert!(open(&[&vec![0; more], &bytes[..]].concat()).is_err(), "{more} zeros before");
-    }
-    assert!(open(&[&bytes[..], &bytes[..]].concat()).is_err(), "twice");
-    for start in (0..bytes.len() - 64).step_by(8) {
-        let missing = [&bytes[..start], &bytes[start + 8..]].concat();
-        assert!(open(&missing).is_err(), "8 bytes missing at {start}");
-    }
-}
-
-#[test]
-fn every_zeroed_page_is_caught() {
-    let bytes = build("a", 1);
-    for start in (0..bytes.len()).step_by(32) {
-        let mut damaged = bytes.clone();
-        let end = (start + 32).min(bytes.len());
-        damaged[start..end].fill(0);
-        // The range may be zeros in the sound table, too.
-        if damaged != bytes {
-            assert_caught(&damaged, "a", &format!("zeros from {start}"));
-        }
-    }
-}
-
-#[test]
-fn a_block_of_another_table_is_damage_wherever_it_stands() {
-    let (one, other) = (build("a", 1), build("b", 2));
-    assert_eq!(regions(&one), regions(&other));
-    for (name, range) in regions(&one) {
-        let mut mixed = one.clone();
-        mixed[range.clone()].copy_from_slice(&other[range]);
-        // Zeros in both tables, so the copy changes nothing.
-        if name != "padding" {
-            assert_caught(&mixed, "a", name);
-        }
-        match name {
-            "padding" => open(&mixed).unwrap().verify().map(|_| ()).unwrap(),
-            // Opening does not read data and index, and does without the filter.
-            "filter" | "data" | "index" => drop(open(&mixed).unwrap()),
-            _ => assert!(open(&mixed).is_err(), "{name}"),
-        }
-    }
-}
-
-// promise: damage
-#[test]
-fn the_filter_of_another_table_hides_no_key() {
-    let (one, other) = (build("a", 1), build("b", 2));
-    let mut mixed = one.clone();
-    let filter = region(&one, "filter");
-    mixed[filter.clone()].copy_from_slice(&other[filter.clone()]);
-    let table = open(&mixed).unwrap();
-    let Some(TableError::Filter { source: FilterProblem::Block(BlockError::FileMismatch { .. }), .. }) =
-        table.filter_problem()
-    else {
-        panic!("{:?}", table.filter_problem())
-    };
-    assert!(reads_are_right_or_errors(&table, "a", "foreign filter"));
-    let stats = table.stats().filters.filter;
-    assert!(stats.unusable > 0 && stats.negatives == 0 && stats.positives == 0, "{stats:?}");
-
-    // The two filters differ, so the foreign one would hide keys if it were used.
-    let foreign = sstfilter::FilterBlock::open_unverified(&other[filter]).unwrap();
-    let hasher = KeyHasher::default();
-    assert!((0..ENTRIES).any(|number| !foreign.may_contain(hasher.hash(&key("a", number * 2)))));
-}
-
 // promise: damage
 #[test]
 fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_holds() {
@@ -231,24 +129,6 @@ fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_
     assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
     assert!(reads_are_right_or_errors(&table, "a", "an earlier filter"));
     assert_eq!(table.stats().filters.filter.negatives, 0);
-}
-
-#[test]
-fn data_blocks_that_change_places_are_damage() {
-    let bytes = build("a", 1);
-    let blocks = data_blocks(&bytes);
-    let mut pairs = 0;
-    for first in &blocks {
-        for second in blocks.iter().filter(|second| second.len() == first.len() && second.start > first.start) {
-            let mut swapped = bytes.clone();
-            swapped[first.clone()].copy_from_slice(&bytes[second.clone()]);
-            swapped[second.clone()].copy_from_slice(&bytes[first.clone()]);
-            assert_caught(&swapped, "a", "swapped data blocks");
-            assert!(open(&swapped).unwrap().get(&key("a", 0)).is_err() || first.start > 0);
-            pairs += 1;
-        }
-    }
-    assert!(pairs > 0);
 }
 
 /// Finds the data blocks: one ends where the bound checksum of the preceding bytes matches.

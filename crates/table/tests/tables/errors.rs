@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId,
-    FilterBlock, FilterError, Filters, FixedPolicy, FixedPrefix, HashIdentity, KeyHash, KeyHasher, LoadContext,
+    FilterBlock, FilterError, FixedPolicy, FixedPrefix, HashIdentity, KeyHash, KeyHasher, LoadContext,
     RegisterBlockedBloom, Sizing, StandardBloom,
     simd::{self, InstructionSet},
 };
@@ -174,14 +174,4 @@ fn a_filter_of_another_file_names_both() {
     assert_says(FilterBlock::load(block(), context).unwrap_err(), &["another file", "known keys of its file"]);
     let without_hasher = LoadContext::from(hasher.identity()).with_known_keys(&known);
     assert_says(FilterBlock::load(block(), without_hasher).unwrap_err(), &["known keys", "the reader's hasher"]);
-}
-
-// misuse: other-hash
-#[test]
-fn a_filter_of_another_hash_names_both() {
-    let guard = |identity| Filters::default().reader(FilterBlock::load(Bytes::from(block()), identity));
-    let of = |identity| guard(identity).block().unwrap_err().clone();
-    assert_says(of(KeyHasher::with_seed(1).identity()), &["0x0000000000000001", "0x737374"]);
-    let custom = KeyHasher::custom(5, |_| KeyHash::mix(1));
-    assert_says(of(custom.identity()), &["custom hash, tag 0x0000000000000005"]);
 }

@@ -6,8 +6,6 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use sstfilter::BlockError;
-use sstfilter_store::FilterProblem;
 use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 
 use crate::cases::{TABLES, TableCase};
@@ -116,44 +114,4 @@ fn parts_that_come_from_a_table_of_the_same_shape_are_damage() {
             assert_table_damage_is_caught(case, &mixed, 0..=case.entries, &format!("{name} of the other table"));
         }
     }
-}
-
-// promise: damage
-#[test]
-fn the_filter_of_a_table_of_the_same_keys_is_not_believed_either() {
-    for case in TABLES.iter().filter(|case| case.policy.is_some()) {
-        let (one, other) = twins(case);
-        let bound = if case.partition_bytes.is_some() { "filter-index" } else { "filter" };
-        let (_, filter) = regions(&one).into_iter().find(|(name, _)| *name == bound).unwrap();
-        let mut mixed = one.clone();
-        mixed[filter.clone()].copy_from_slice(&other[filter]);
-        let table = open(&mixed).unwrap();
-        let problem = table.filters().problem();
-        let is_other_file = matches!(problem, Some(FilterProblem::Block(BlockError::FileMismatch { .. })));
-        assert!(is_other_file, "{}: {problem:?}", case.name);
-        for number in 0..case.entries {
-            let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
-            assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{}: key {number}", case.name);
-        }
-        let stats = table.stats().filters.filter;
-        assert_eq!((stats.negatives, stats.positives), (0, 0), "{}", case.name);
-        assert_eq!(stats.unusable, u64::from(case.entries), "{}", case.name);
-    }
-}
-
-#[test]
-fn one_data_block_of_the_other_table_is_an_error_for_its_keys_and_leaves_the_rest_readable() {
-    let case = &TABLES[1];
-    let (one, other) = twins(case);
-    let (_, data) = regions(&one).into_iter().find(|(name, _)| *name == "data").unwrap();
-    // Both tables have their blocks at the same offsets: only values and checksums differ in a range.
-    let stretch = data.start..data.start + case.block_bytes as usize / 2;
-    let mut mixed = one.clone();
-    mixed[stretch.clone()].copy_from_slice(&other[stretch]);
-    let table = open(&mixed).unwrap();
-    assert!(table.verify().is_err());
-    let answers: Vec<_> = (0..case.entries).map(|number| table.get(&cases::key(number))).collect();
-    let errors = answers.iter().filter(|answer| answer.is_err()).count();
-    assert!((1..200).contains(&errors), "{errors}");
-    assert_reads_right(case, &table, 0..case.entries, "one foreign block");
 }

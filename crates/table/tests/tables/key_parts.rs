@@ -10,12 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::sample::select;
-use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, DelimitedPrefix, FallbackReason, FixedPolicy, FixedPrefix, KeyExtractor,
-    KeyHasher, KeyParts,
-};
-use sstfilter_store::FilterProblem;
-use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TableSummary};
+use sstfilter::{BitsPerKey, DelimitedPrefix, FallbackReason, FixedPolicy, FixedPrefix, KeyExtractor, KeyParts};
+use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableSummary};
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -24,9 +20,7 @@ type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 struct Parts(u8);
 
 impl Parts {
-    const WHOLE: Self = Self(1);
     const WHOLE_AND_TENANT: Self = Self(1 | 8);
-    const TENANT: Self = Self(8);
 
     fn extractors(self) -> impl Iterator<Item = Arc<dyn KeyExtractor>> {
         let all: [Arc<dyn KeyExtractor>; 3] =
@@ -50,14 +44,7 @@ impl Parts {
 }
 
 fn bytes_of(model: &Model, parts: Parts, options: TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), &options.with_key_parts(parts.key_parts())).unwrap();
-    for (key, value) in model {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    Bytes::from(builder.finish().unwrap().0)
+    crate::built(model, &options.with_key_parts(parts.key_parts())).0.into()
 }
 
 fn exact() -> TableOptions {
@@ -75,78 +62,11 @@ fn tenants(tenants: impl IntoIterator<Item = u32>, users: u32) -> Model {
 }
 
 #[test]
-fn one_filter_tells_of_keys_and_of_prefixes() {
-    let model = tenants((0..200).map(|tenant| tenant * 2), 5);
-    let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
-    let filter = table.filters().block().unwrap();
-    assert_eq!(filter.info().keys, 1_200, "1,000 keys and 200 tenants");
-    assert!(model.keys().all(|key| table.may_contain_key(key) && table.filters().may_contain_prefix(&key[..6])));
-    let absent =
-        (0..200).filter(|tenant| table.filters().may_contain_prefix(format!("t{:04}:", tenant * 2 + 1).as_bytes()));
-    assert!(absent.count() < 5, "prefixes of no key");
-    let absent = (5..205).filter(|user| table.may_contain_key(format!("t0010:user:{user:03}").as_bytes()));
-    assert!(absent.count() < 5, "keys that are not there, with prefixes that are");
-    assert!(table.filters().may_contain_prefix(b"t00"), "no part follows from it");
-    assert_eq!(table.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 1_000 });
-}
-
-#[test]
-fn the_filter_of_a_table_of_parts_alone_is_absent_for_no_key() {
-    let model = tenants((0..200).map(|tenant| tenant * 2), 5);
-    let table = open(&bytes_of(&model, Parts::TENANT, exact()), Parts::WHOLE_AND_TENANT);
-    let (filter, hasher) = (table.filters().block().unwrap(), KeyHasher::default());
-    for key in model.keys() {
-        assert!(filter.may_contain(hasher.hash(key)) && table.may_contain_key(key));
-    }
-    assert!(!table.may_contain_key(b"t0003:user:000"), "the table itself probes for tenants");
-}
-
-#[test]
 fn a_string_that_is_a_part_of_a_key_is_no_key() {
     let model = tenants(0..300, 2);
     let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
     let taken = (1..300).filter(|tenant| table.may_contain_key(format!("t{tenant:04}:").as_bytes()));
     assert!(taken.count() < 5, "parts are in a domain of their own");
-}
-
-#[test]
-fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has() {
-    let models = [tenants([1, 3, 5, 7], 40), tenants([1, 5, 7], 40), tenants([1, 3, 7], 40)];
-    let written = [Parts::WHOLE_AND_TENANT, Parts::WHOLE, Parts::TENANT];
-    let tables = || models.iter().zip(written).map(|(model, parts)| open(&bytes_of(model, parts, exact()), Parts(9)));
-    let set = crate::set_of(tables().collect());
-    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
-    assert_eq!(crate::prefix_matches_of(&set, b"t0003:"), [0, 1, 2], "a filter of whole keys cannot tell");
-    assert_eq!(crate::prefix_matches_of(&set, b"t0005:"), [0, 1]);
-    assert_eq!(crate::prefix_matches_of(&set, b"t0004:"), [1]);
-    assert_eq!(crate::matches_of(&set, b"t0003:user:007"), [0, 2]);
-    assert_eq!(crate::matches_of(&set, b"t0003:user:077"), [2], "the third has no whole keys, and has the tenant");
-    assert_eq!(crate::matches_of(&set, b"t0004:user:007"), [0; 0]);
-}
-
-#[test]
-fn a_filter_without_any_of_the_readers_parts_says_which_it_has() {
-    let table = open(&bytes_of(&tenants(0..9, 9), Parts(4 | 8), exact()), Parts(1 | 2));
-    let problem = table.filter_problem().unwrap();
-    assert!(matches!(
-        problem,
-        TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. }
-    ));
-    let message = problem.to_string();
-    assert!(message.contains("expected one of whole keys, 'fixed-prefix:1'"), "{message}");
-    assert!(message.contains("got 'fixed-prefix:3', 'prefix-to-byte:0x3a'"), "{message}");
-    assert!(table.get(b"t0003:user:003").unwrap() != sstfilter_table::Lookup::Absent);
-    assert!(problem.is_foreign_filter());
-}
-
-#[test]
-fn keys_that_were_announced_do_not_make_a_filter_of_several_parts_too_small() {
-    let model = tenants(0..2_000, 1);
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(2_000);
-    let table = open(&bytes_of(&model, Parts(15), TableOptions::default().with_context(context)), Parts(15));
-    let info = table.filters().block().unwrap().info().clone();
-    assert_eq!(info.keys, 2_000 + 2_000 + 20 + 1, "keys, tenants, and prefixes of three bytes and of one");
-    assert!(info.bits_per_key() >= 10.0, "{} bits for each entry", info.bits_per_key());
 }
 
 #[test]

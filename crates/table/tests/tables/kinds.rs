@@ -74,4 +74,11 @@ fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
     let set = crate::set_of(vec![known]);
     assert!((0..999_u32).all(|key| set.get(&bytes_of(key)).unwrap().is_some() == (key % 2 == 0)));
     assert_eq!(set.stats().filters.filter.negatives, 499);
+
+    // A sidecar of a kind that the reader does not know is no damage.
+    let policy = Arc::new(FixedPolicy::user_defined(Hashes).unwrap());
+    let sidecar = crate::sidecar::built(&bytes, &TableOptions::default(), &TableOptions::default().with_policy(policy));
+    let table = crate::sidecar::open(&crate::sidecar::files(&bytes, sidecar), TableOptions::default());
+    assert!(!table.uses_sidecar() && table.sidecar_problem().is_some());
+    assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
 }

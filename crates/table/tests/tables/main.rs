@@ -15,7 +15,7 @@ mod engine;
 
 use std::sync::Arc;
 
-use sstfilter_table::{Table, TableSet, TableSnapshot};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot, TableSummary};
 
 mod block_cache;
 mod caller_panics;
@@ -23,11 +23,11 @@ mod caller_panics;
 mod cases;
 mod corruption;
 mod damage;
-mod edits;
 mod errors;
 mod flipped_bits;
 mod key_parts;
 mod kinds;
+mod matrix;
 mod model;
 mod partitions;
 mod prefix_lookup;
@@ -45,6 +45,21 @@ mod skipped_reads;
 mod snapshots;
 mod threads;
 mod writer_faults;
+
+/// Builds a table of these keys, each with its value or a tombstone.
+fn built<'a, V: AsRef<[u8]> + 'a>(
+    entries: impl IntoIterator<Item = (&'a Vec<u8>, &'a Option<V>)>,
+    options: &TableOptions,
+) -> (Vec<u8>, TableSummary) {
+    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
+    for (key, value) in entries {
+        match value {
+            Some(value) => builder.add(key, value.as_ref()).unwrap(),
+            None => builder.delete(key).unwrap(),
+        }
+    }
+    builder.finish().unwrap()
+}
 
 /// Returns a set of tables, which are listed from the newest to the oldest.
 fn set_of(tables: Vec<Table>) -> TableSet {

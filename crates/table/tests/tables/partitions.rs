@@ -11,11 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{BitsPerKey, BuildContext, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
-use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ResidencyReason};
-use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart};
-
-use crate::common;
-use crate::common::effort;
+use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TablePart};
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
@@ -57,7 +54,7 @@ fn assert_has(table: &Table, numbers: impl Iterator<Item = u32>, what: &str) {
 }
 
 /// A source that counts reads, and the bytes of the last one.
-struct Counting {
+pub(crate) struct Counting {
     bytes: Bytes,
     reads: AtomicU64,
     last: AtomicU64,
@@ -75,7 +72,13 @@ impl RandomAccess for Counting {
     }
 }
 
-fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
+impl Counting {
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) fn counted(bytes: &Bytes, options: &TableOptions) -> (Table, Arc<Counting>) {
     let source = Arc::new(Counting { bytes: bytes.clone(), reads: 0.into(), last: 0.into() });
     (Table::open_source(source.clone(), options).unwrap(), source)
 }
@@ -152,12 +155,12 @@ fn a_cold_absent_probe_reads_one_partition_and_nothing_else() {
             };
             for key in absent.iter().step_by(1_999) {
                 let (table, source) = counted(&bytes, &read);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 4, "footer, metaindex, properties, top index");
+                assert_eq!(source.reads(), 4, "footer, metaindex, properties, top index");
                 assert_eq!(table.get(key).unwrap(), Lookup::Absent);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 5, "{cut:?}");
+                assert_eq!(source.reads(), 5, "{cut:?}");
                 assert!(source.last.load(Ordering::Relaxed) <= 2_048, "{cut:?}");
                 assert_eq!(table.get(key).unwrap(), Lookup::Absent);
-                assert_eq!(source.reads.load(Ordering::Relaxed), 5, "the partition has stayed");
+                assert_eq!(source.reads(), 5, "the partition has stayed");
                 assert_eq!(table.stats().filters.filter.negatives, 2);
             }
         }
@@ -169,144 +172,16 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     let bytes = bytes_of(&TableOptions::default());
     let budget = FilterBudget::unlimited();
     let (table, source) = counted(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
-    assert_eq!(source.reads.load(Ordering::Relaxed), 3, "footer, metaindex, properties");
+    assert_eq!(source.reads(), 3, "footer, metaindex, properties");
     assert_eq!(table.filters().residency().bytes, 0);
     let absent = key(1);
     assert!(!table.may_contain_key(&absent));
-    assert_eq!(source.reads.load(Ordering::Relaxed), 4);
+    assert_eq!(source.reads(), 4);
     assert_eq!(budget.stats().used_bytes, table.filters().residency().whole_bytes);
     assert_has_all(&table, "whole filter under a budget");
     assert!(table.verify().is_ok());
     drop(table);
     assert_eq!(budget.stats().used_bytes, 0);
-}
-
-/// The long form tries all keys, otherwise one in three.
-#[test]
-fn any_budget_gives_the_same_answers_and_keeps_to_its_bytes() {
-    for write in [TableOptions::default(), options(PartitionCut::KeyRange), options(PartitionCut::HashRange)] {
-        let bytes = bytes_of(&write);
-        for limit in [0, 1, 3_000, 10_000, u64::MAX] {
-            let budget = FilterBudget::new(limit);
-            let table = open(&bytes, &TableOptions::default().with_filter_budget(budget.clone()));
-            let asked = (0..ENTRIES).step_by(effort::sample(3));
-            let count = asked.len() as u64;
-            assert_has(&table, asked, &format!("{limit} bytes"));
-            let (stats, used) = (table.stats().filters.filter, budget.stats().used_bytes);
-            assert!(used <= limit, "{used} of {limit}");
-            assert_eq!(stats.not_loaded > 0, limit < u64::MAX, "{limit}: {stats:?}");
-            assert!(stats.negatives * 20 > count * 19 || limit < u64::MAX, "{limit}: {stats:?}");
-        }
-    }
-}
-
-/// Returns the absent keys that the table's damaged filter answers positively; `FilterVerdict` does not list them.
-fn searched_for_nothing(table: &Table) -> Vec<u32> {
-    let absent = (0..ENTRIES).map(|number| number * 2 + 1);
-    absent.filter(|&number| table.may_contain_key(&key(number))).collect()
-}
-
-// promise: limited-memory
-#[test]
-fn a_damaged_partition_costs_reads_for_its_own_keys_and_loses_none() {
-    for cut in CUTS {
-        let bytes = bytes_of(&options(cut));
-        let sound = searched_for_nothing(&open(&bytes, &TableOptions::default())).len();
-        let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
-        let partitions = open(&bytes, &TableOptions::default()).filters().residency().partitions as usize;
-        for byte in (0..filter.end - filter.start).step_by(331 * effort::sample(3)) {
-            let mut damaged = bytes.to_vec();
-            damaged[usize::try_from(filter.start + byte).unwrap()] ^= 1 << (byte % 8);
-            let table = open(&damaged.into(), &TableOptions::default());
-            assert!(table.filter_problem().is_none(), "opening does not read partitions");
-            let searched = searched_for_nothing(&table).len();
-            let most = sound + 2 * ENTRIES as usize / partitions;
-            assert!(searched <= most, "{cut:?}, byte {byte}: {searched} instead of {sound}");
-            for number in (0..ENTRIES).step_by(37) {
-                assert!(table.may_contain_key(&key(number * 2)), "{cut:?}, byte {byte}: key {number} is lost");
-            }
-            let error = table.verify().unwrap_err();
-            assert!(matches!(error, TableError::Filter { .. }), "{error}");
-            // No probe reads the bytes between partitions, so only verifying finds damage there.
-            let is_block = !error.to_string().contains("bytes between partitions");
-            assert_eq!(table.stats().filters.filter.unusable > 0, is_block, "{cut:?}, byte {byte}");
-            let reason = table.filters().residency().reason;
-            assert_eq!(matches!(reason, ResidencyReason::LoadFailed(_)), is_block);
-        }
-    }
-}
-
-#[test]
-fn damage_in_the_top_index_or_the_end_of_the_container_disables_the_filter_and_no_more() {
-    for cut in CUTS {
-        let bytes = bytes_of(&options(cut));
-        let index = open(&bytes, &TableOptions::default()).region(TablePart::FilterIndex).unwrap();
-        for byte in index.step_by(effort::strides(5, 7)) {
-            let mut damaged = bytes.to_vec();
-            damaged[usize::try_from(byte).unwrap()] ^= 1 << (byte % 8);
-            let table = open(&damaged.into(), &TableOptions::default());
-            assert!(table.filter_problem().unwrap().to_string().contains("filter at offset"), "byte {byte}");
-            for number in (0..ENTRIES).step_by(4_001) {
-                assert!(matches!(table.get(&key(number * 2)), Ok(Lookup::Found(_))), "byte {byte}");
-            }
-            assert!(table.stats().filters.filter.unusable > 0 && table.filters().residency().partitions == 0);
-            assert!(table.verify().is_err(), "byte {byte}");
-        }
-    }
-}
-
-#[test]
-fn partitions_of_another_table_or_of_another_place_are_damage() {
-    let bytes = bytes_of(&options(PartitionCut::KeyRange));
-    let filter = open(&bytes, &TableOptions::default()).region(TablePart::Filter).unwrap();
-    let (start, step) = (usize::try_from(filter.start).unwrap(), 2_048);
-    // Swaps the first two partitions, which both have the maximum length.
-    let mut swapped = bytes.to_vec();
-    swapped[start..start + step].copy_from_slice(&bytes[start + step..start + 2 * step]);
-    swapped[start + step..start + 2 * step].copy_from_slice(&bytes[start..start + step]);
-    let table = open(&swapped.into(), &TableOptions::default());
-    assert_has_all(&table, "swapped partitions");
-    assert!(table.stats().filters.filter.unusable > 0);
-    assert!(table.verify().is_err());
-}
-
-#[test]
-fn another_hash_or_secret_seed_is_found_when_the_table_is_opened() {
-    let (one, other) = (KeyHasher::with_secret_seed(1), KeyHasher::with_secret_seed(2));
-    for (write, is_partitioned) in [(options(PartitionCut::HashRange), true), (TableOptions::default(), false)] {
-        let bytes = bytes_of(&write.with_context(BuildContext::new(&one)));
-        for budget in [FilterBudget::unlimited(), FilterBudget::new(0)] {
-            let read = TableOptions::default().with_filter_budget(budget);
-            let table = open(&bytes, &read.clone().with_hasher(one.clone()));
-            assert!(table.filter_problem().is_none());
-            assert_has_all(&table, "secret seed");
-            let foreign = open(&bytes, &read.clone().with_hasher(other.clone()));
-            assert!(foreign.filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{is_partitioned}");
-            assert_has_all(&foreign, "another seed");
-            let strict = read.reject_foreign_filters();
-            assert!(Table::open_source(bytes.clone(), &strict.clone().with_hasher(other.clone())).is_err());
-            assert!(Table::open_source(bytes.clone(), &strict.with_hasher(one.clone())).is_ok());
-        }
-    }
-}
-
-#[test]
-fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
-    let hasher = |seed| {
-        KeyHasher::custom(9, move |key| {
-            sstfilter::KeyHash::from_well_mixed(xxhash_rust::xxh3::xxh3_64_with_seed(key, seed))
-        })
-    };
-    for write in [options(PartitionCut::KeyRange), options(PartitionCut::HashRange), TableOptions::default()] {
-        let bytes = bytes_of(&write.with_context(BuildContext::new(&hasher(1))));
-        let read = TableOptions::default().with_filter_budget(FilterBudget::unlimited()).with_hasher(hasher(2));
-        let table = open(&bytes, &read);
-        assert_has_all(&table, "changed hash");
-        assert_eq!(table.stats().filters.filter.negatives, 0);
-        let verdict = table.verify().unwrap().filter;
-        assert!(matches!(verdict, FilterVerdict::NotProbed { .. }), "{verdict:?}");
-        assert!(Table::open_source(bytes, &read.reject_foreign_filters()).is_err());
-    }
 }
 
 #[test]
@@ -409,41 +284,6 @@ fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_noth
         assert!(touched >= lookups * 14 && touched < lookups * 16, "{touched} of {lookups} lookups in 70 tables");
         assert_eq!(touched, reads);
     }
-}
-
-#[test]
-fn threads_share_tables_with_partitions_under_a_budget_and_lose_no_key() {
-    let bytes = [bytes_of(&options(PartitionCut::KeyRange)), bytes_of(&TableOptions::default())];
-    for limit in [2_000, 20_000, u64::MAX] {
-        let budget = FilterBudget::new(limit).with_probes_per_plan(100);
-        let read = TableOptions::default().with_filter_budget(budget.clone());
-        let tables: Vec<Table> = bytes.iter().map(|bytes| open(bytes, &read)).collect();
-        common::on_all_cores(8, |thread| {
-            for number in (0..ENTRIES).skip(thread).step_by(8) {
-                for table in &tables {
-                    assert!(matches!(table.get(&key(number * 2)), Ok(Lookup::Found(_))), "{number}");
-                    assert_eq!(table.get(&key(number * 2 + 1)).unwrap(), Lookup::Absent, "{number}");
-                }
-            }
-        });
-        let units: u64 = tables.iter().map(|table| u64::from(table.filters().residency().partitions)).sum();
-        let stats = budget.stats();
-        assert!(stats.used_bytes <= limit, "{stats:?}");
-        assert!(
-            limit < u64::MAX || stats.loads == units + 1,
-            "each filter and partition once, and a top index: {stats:?}"
-        );
-    }
-}
-
-#[test]
-fn a_policy_that_declines_or_gives_up_leaves_a_table_without_filter_or_says_why() {
-    let bytes = bytes_of(&options(PartitionCut::KeyRange).without_filter());
-    assert!(open(&bytes, &TableOptions::default()).filters().metadata().sections().is_empty());
-    let empty = TableBuilder::new(Vec::new(), &options(PartitionCut::HashRange)).unwrap().finish().unwrap();
-    let table = open(&empty.0.into(), &TableOptions::default());
-    assert_eq!(table.get(b"anything").unwrap(), Lookup::Absent);
-    table.verify().unwrap();
 }
 
 #[test]

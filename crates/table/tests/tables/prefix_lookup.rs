@@ -69,10 +69,6 @@ fn open(bytes: &Bytes, parts: Parts) -> Table {
     Table::open_source(bytes.clone(), &options).unwrap()
 }
 
-fn keys<const N: usize>(keys: [&[u8]; N]) -> Keys {
-    keys.map(Vec::from).into()
-}
-
 /// Tables whose filters hold `parts`.
 fn set_of(tables: &[Keys], parts: Parts) -> TableSet {
     crate::set_of(tables.iter().map(|keys| open(&bytes_of(keys, parts), parts)).collect())
@@ -114,39 +110,6 @@ fn assert_no_holder_is_skipped(set: &TableSet, tables: &[Keys], prefixes: &BTree
     skipped
 }
 
-#[test]
-fn a_table_whose_keys_begin_with_the_prefix_is_a_candidate_though_all_sort_after_it() {
-    let tables = [keys([b"t042:a", b"t042:b"]), keys([b"t041:a", b"t042"]), keys([b"t043:a"])];
-    for parts in [Parts::Whole, Parts::Fixed(5), Parts::Delimited(b':'), Parts::UpToTwo] {
-        let set = set_of(&tables, parts);
-        assert_eq!(crate::matches_of(&set, b"t042:"), [0; 0], "it is no key of theirs");
-        assert_eq!(crate::prefix_matches_of(&set, b"t042:"), [0], "{parts:?}");
-        assert_eq!(crate::prefix_matches_of(&set, b"t042"), [0, 1], "{parts:?}");
-        assert_eq!(crate::prefix_matches_of(&set, b"t04"), [0, 1, 2], "{parts:?}");
-        assert_eq!(crate::prefix_matches_of(&set, b"t044"), [0; 0], "{parts:?}");
-    }
-}
-
-#[test]
-fn ranges_are_compared_right_at_their_ends() {
-    let holds = |keys: &Keys, prefix: &[u8]| {
-        open(&bytes_of(keys, Parts::Whole), Parts::Whole).filters().may_contain_prefix(prefix)
-    };
-    let some = keys([b"bb", b"bd\xff"]);
-    for inside in [&b""[..], b"b", b"bb", b"bbz", b"bc", b"bd", b"bd\xfe", b"bd\xff"] {
-        assert!(holds(&some, inside), "{}", inside.escape_ascii());
-    }
-    for outside in [&b"a"[..], b"ba", b"ba\xff", b"bd\xff\0", b"be", b"c", b"\xff"] {
-        assert!(!holds(&some, outside), "{}", outside.escape_ascii());
-    }
-    let edge = keys([b"\xff\xff"]);
-    assert!([&b""[..], b"\xff", b"\xff\xff"].iter().all(|prefix| holds(&edge, prefix)));
-    assert!([&b"\xfe"[..], b"\xff\xfe", b"\xff\xff\xff", b"\xff\xff\0"].iter().all(|prefix| !holds(&edge, prefix)));
-    let shortest = keys([b""]);
-    assert!(holds(&shortest, b"") && !holds(&shortest, b"\0"));
-    assert!(!holds(&Keys::new(), b""), "a table of no entries holds no key at all");
-}
-
 /// Returns tables of every 70th tenant each, so that all ranges overlap and only the filters can decide.
 fn tenants() -> Vec<Keys> {
     let table = |first: u32| (0..40).map(|tenant| format!("{:05}/user", tenant * 70 + first).into_bytes()).collect();
@@ -167,25 +130,6 @@ fn filters_skip_tables_for_prefixes_that_have_a_part() {
             "the part is a prefix of it"
         );
         assert_eq!(crate::prefix_matches_of(&set, b"010").len(), 70, "{parts:?}: no part follows from it");
-    }
-}
-
-// promise: no-false-negatives
-#[test]
-fn filters_that_cannot_tell_skip_no_table() {
-    let tables = tenants();
-    let (whole, up_to_two) = (set_of(&tables, Parts::Whole), set_of(&tables, Parts::UpToTwo));
-    let read = |written: Parts, read: Parts| {
-        let open = |keys| open(&bytes_of(keys, written), read);
-        crate::set_of(tables.iter().map(open).collect())
-    };
-    let (fixed, delimited) = (Parts::Fixed(5), Parts::Delimited(b'/'));
-    let foreign =
-        [read(fixed, delimited), read(delimited, fixed), read(Parts::Whole, fixed), read(fixed, Parts::Whole)];
-    for set in [whole, up_to_two].iter().chain(&foreign) {
-        for prefix in [&b"01000/"[..], b"0"] {
-            assert_eq!(crate::prefix_matches_of(set, prefix), (0..70).collect::<Vec<_>>());
-        }
     }
 }
 

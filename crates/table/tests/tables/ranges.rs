@@ -12,12 +12,12 @@ use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher,
 };
 use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionOptions, ViewEdit};
 use sstfilter_table::{
-    FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
+    FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
 };
 
 use crate::common::effort;
@@ -53,14 +53,7 @@ fn options(policy: impl Into<Option<RangePolicy>>) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> (Bytes, TableSummary) {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    let (bytes, summary) = builder.finish().unwrap();
+    let (bytes, summary) = crate::built(entries, options);
     (bytes.into(), summary)
 }
 
@@ -222,32 +215,6 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
 }
 
 #[test]
-fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
-    let held = entries((0..100).map(|group| key(group << 8, 100)));
-    let count = |table: &Table, holds: fn(&Table, u32) -> bool| (0..99).filter(|&group| holds(table, group)).count();
-    // Ranges at keys, and halfway between two keys.
-    let queries: [fn(&Table, u32) -> bool; 4] = [
-        |table, group| table.filters().may_contain_range(&key(group << 8, 90)..&key(group << 8, 110)),
-        |table, group| table.filters().may_contain_prefix(&key(group << 8, 0)[..4]),
-        |table, group| table.filters().may_contain_range(&key(group << 8 | 128, 90)..&key(group << 8 | 128, 110)),
-        |table, group| table.filters().may_contain_prefix(&key(group << 8 | 128, 0)[..4]),
-    ];
-    let table = open(&held, None);
-    assert_eq!(queries.map(|query| count(&table, query)), [99; 4], "without a range filter");
-    let table = open(&held, ordered());
-    let [keys, prefixes, no_keys, no_prefixes] = queries.map(|query| count(&table, query));
-    assert_eq!((keys, prefixes), (99, 99));
-    assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
-    assert_eq!(table.stats().filters.ranges.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
-    let set = crate::set_of(vec![table]).snapshot();
-    let no_matches = (0..99_u32).filter(|group| {
-        let prefix = &key(group << 8 | 128, 0)[..4];
-        set.view().candidates_by_prefix(prefix).next().is_some()
-    });
-    assert_eq!(no_matches.count(), no_prefixes);
-}
-
-#[test]
 fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
         let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
@@ -372,61 +339,6 @@ fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
 }
 
-// promise: range-filters
-#[test]
-fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
-    for policy in [ordered(), bounded()] {
-        let (held, bytes, place) = with_range_filter(&options(policy));
-        let all = newest(&[held]);
-        let (from, to) = (key(1, 100_000), key(1, 200_000));
-        for bit in (place.start * 8..place.end * 8).step_by(11) {
-            let mut damaged = bytes.to_vec();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let table = Table::open_source(Bytes::from(damaged), &reading()).unwrap();
-            assert!(table.range_filter_problem().is_some(), "bit {bit}");
-            assert!(table.filter_problem().is_none());
-            assert!(table.verify().is_err(), "bit {bit}");
-            let set = crate::set_of(vec![table]).snapshot();
-            let range = KeyRange::from(&from..&to);
-            assert_eq!(values(set.range(range)), expected(&all, range));
-            assert_eq!(set.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
-            assert_eq!(set.stats().filters.ranges.unusable, 2);
-        }
-    }
-}
-
-// promise: range-filters
-#[test]
-fn the_range_filter_of_another_table_is_refused_in_its_place() {
-    let id = |number| [number; 16];
-    let (held, bytes, place) = with_range_filter(&options(ordered()).with_table_id(id(1)));
-    let (_, same, _) = with_range_filter(&options(ordered()).with_table_id(id(1)));
-    let (_, others, other_place) = with_range_filter(&options(ordered()).with_table_id(id(2)));
-    assert_eq!((&bytes, place.clone()), (&same, other_place));
-    let mut swapped = bytes.to_vec();
-    swapped[place.clone()].copy_from_slice(&others[place.clone()]);
-    let table = Table::open_source(Bytes::from(swapped), &reading()).unwrap();
-    assert!(table.range_filter_problem().unwrap().to_string().contains("range-filter at offset"));
-    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
-    assert_eq!(table.range(..).count(), held.len());
-
-    // The same id, offset and length, but other keys: the checksum in the properties differs.
-    let shifted = entries(held.keys().map(|key| [&key[..7], &[key[7] ^ 1]].concat()));
-    let (older, _) = build(&shifted, &options(bounded()).with_table_id(id(1)));
-    let mut newer = build(&held, &options(bounded()).with_table_id(id(1))).0.to_vec();
-    let region = |bytes: &[u8]| {
-        let table = Table::open_source(Bytes::copy_from_slice(bytes), &reading()).unwrap();
-        let region = table.region(TablePart::RangeFilter).unwrap();
-        usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
-    };
-    let place = region(&newer);
-    assert_eq!(place, region(&older));
-    newer[place.clone()].copy_from_slice(&older[place]);
-    let table = Table::open_source(Bytes::from(newer), &reading()).unwrap();
-    assert!(table.range_filter_problem().is_some());
-    assert_eq!(table.range(..).count(), held.len());
-}
-
 #[test]
 fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses_it() {
     let held = spread(0..1_000_000, 9_973);
@@ -454,43 +366,6 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
     let table = Table::open_source(build(&held, &self::options(ordered())).0, &options).unwrap();
     assert!(table.range_filter_problem().is_none() && table.filter_problem().is_some());
-}
-
-/// A user-defined hash function whose tag never changes.
-fn function(seed: u64) -> KeyHasher {
-    KeyHasher::custom(1, move |key| KeyHash::mix(KeyHasher::with_seed(seed).hash(key).get()))
-}
-
-// misuse: changed-range-extractor
-#[test]
-fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_changed() {
-    let held: Vec<_> = (0..6).map(|table| spread(table..1_000_000 + table * 7, 99_991)).collect();
-    // So few bits that the filter may contain the first and the last key by chance, which no reader can detect.
-    let units = RangeUnits::integer(4).unwrap().with_prefix(prefix());
-    let rate = FalsePositiveRate::new(0.4).unwrap();
-    let policy = RangePolicy::hashed(units, 1, rate).unwrap();
-    let write = |entries| {
-        let options = options(Some(policy.clone())).with_context(BuildContext::new(&function(1)));
-        build(entries, &options.without_filter()).0
-    };
-    let bytes: Vec<_> = held.iter().map(write).collect();
-    let tables = || {
-        let reading = reading().with_hasher(function(2));
-        bytes.iter().map(move |bytes| Table::open_source(bytes.clone(), &reading).unwrap())
-    };
-    let found_out = tables().filter(|table| table.range_filter_problem().is_some()).count();
-    assert!(found_out > 0, "chance");
-    let set = crate::set_of(tables().collect()).snapshot();
-    assert!(set.tables(0).all(|table| table.range_filter_problem().is_some()));
-    check(&set, &held, &[key(1, 0), key(1, 500_000), key(2, 1), key(3, 999_999)]);
-    let edit = tables().fold(ViewEdit::new(), |edit, table| edit.add_newest(0, Arc::new(table)));
-    let edited = TableSet::new([]).unwrap().apply(edit).unwrap();
-    assert!(edited.filter_problem().is_some());
-    let all = newest(&held);
-    let ends = [key(1, 0), key(1, 500_000), key(1, 500_001), key(2, 7)];
-    for range in ranges(&ends) {
-        assert_eq!(values(edited.range(range)), expected(&all, range), "{range:?}");
-    }
 }
 
 /// An extractor that breaks its promise: a longer key has another part.

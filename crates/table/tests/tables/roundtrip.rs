@@ -8,11 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::{
-    BlockBuilder, BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterPolicy, FixedPrefix, KeyHash,
-    KeyHasher,
-};
-use sstfilter_store::FilterProblem;
+use sstfilter::{BuildContext, DelimitedPrefix, KeyHasher};
 use sstfilter_table::{
     FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };
@@ -20,14 +16,7 @@ use sstfilter_table::{
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 fn write(model: &Model, options: &TableOptions) -> Bytes {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in model {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    let (bytes, summary) = builder.finish().unwrap();
+    let (bytes, summary) = crate::built(model, options);
     assert_eq!((summary.properties.entries, summary.file_bytes), (model.len() as u64, bytes.len() as u64));
     bytes.into()
 }
@@ -183,26 +172,6 @@ fn a_table_without_a_filter_or_read_without_one_answers_the_same() {
 }
 
 #[test]
-fn a_policy_may_decline_and_learns_what_is_known_of_the_table() {
-    #[derive(Debug)]
-    struct NoFlushFilters;
-    impl FilterPolicy for NoFlushFilters {
-        fn name(&self) -> &'static str {
-            "no-flush-filters"
-        }
-        fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-            assert_eq!(context.purpose, BuildPurpose::Flush);
-            None
-        }
-    }
-    let model = numbered(0..50);
-    let table = open(&model, &small_blocks().with_policy(Arc::new(NoFlushFilters)));
-    assert_eq!(table.properties().filter_policy.as_deref(), Some("no-flush-filters"));
-    assert!(table.filters().block().is_none());
-    assert_same(&table, &model);
-}
-
-#[test]
 fn a_filter_of_prefixes_is_asked_with_prefixes_and_not_for_keys_outside_its_domain() {
     let mut model = numbered((0..300).map(|key| key * 2));
     // Without the delimiter, a key is outside the extractor's domain.
@@ -223,99 +192,12 @@ fn a_filter_of_prefixes_is_asked_with_prefixes_and_not_for_keys_outside_its_doma
 }
 
 #[test]
-fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
-    let model = numbered(0..200);
-    let written = [None, Some(FixedPrefix::new(4)), Some(FixedPrefix::new(6))];
-    for (write_with, read_with) in [(0, 1), (1, 0), (1, 2)] {
-        let mut options = small_blocks();
-        if let Some(extractor) = &written[write_with] {
-            options = options.with_extractor(Arc::new(extractor.clone()));
-        }
-        let mut read = TableOptions::default();
-        if let Some(extractor) = &written[read_with] {
-            read = read.with_extractor(Arc::new(extractor.clone()));
-        }
-        let table = Table::open_source(write(&model, &options), &read).unwrap();
-        assert!(matches!(
-            table.filter_problem(),
-            Some(TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. })
-        ));
-        assert_same(&table, &model);
-        assert!(table.stats().filters.filter.unusable > 0 && table.stats().filters.filter.negatives == 0);
-        assert!(matches!(table.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
-    }
-}
-
-#[test]
-fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_lost() {
-    let model = numbered(0..200);
-    let secret = KeyHasher::with_secret_seed(0x5eed);
-    // A poor function is enough, because the blind reader knows only its tag.
-    let custom = KeyHasher::custom(1, |key| KeyHash::mix(key.iter().map(|&byte| u64::from(byte)).sum()));
-    for hasher in [secret, custom] {
-        let bytes = write(&model, &small_blocks().with_context(BuildContext::new(&hasher)));
-        let blind = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
-        assert!(matches!(blind.filter_problem(), Some(TableError::Filter { .. })));
-        assert_same(&blind, &model);
-        assert!(blind.stats().filters.filter.unusable > 0 && blind.stats().filters.filter.negatives == 0);
-
-        let seeing = Table::open_source(bytes, &TableOptions::default().with_hasher(hasher)).unwrap();
-        assert!(seeing.filter_problem().is_none());
-        assert_same(&seeing, &model);
-        assert!(seeing.stats().filters.filter.negatives > 0);
-    }
-}
-
-#[test]
 fn a_seed_that_is_no_secret_is_taken_from_the_table() {
     let model = numbered(0..200);
     let table = open(&model, &small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(42))));
     assert_eq!(table.store().filters().hasher().identity(), KeyHasher::with_seed(42).identity());
     assert_same(&table, &model);
     assert!(table.stats().filters.filter.negatives > 0);
-}
-
-#[test]
-fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
-    let newest = numbered((0..100).map(|key| key * 5));
-    let middle = numbered((0..300).map(|key| key * 2));
-    let oldest = numbered(0..700);
-    // All tables are read with seed 1, so the middle one's filter cannot be probed.
-    let tables = [(&newest, 1), (&middle, 2), (&oldest, 1)].map(|(model, seed)| {
-        let options = small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(seed)));
-        let read = TableOptions::default().with_hasher(KeyHasher::with_seed(1));
-        Table::open_source(write(model, &options), &read).unwrap()
-    });
-    let set = crate::set_of(tables.into());
-    let tables = crate::tables_of(&set);
-    assert!(tables[0].filter_problem().is_none() && tables[1].filter_problem().is_some());
-    let keys: Vec<Vec<u8>> = (0..800).map(|key| format!("user:{key:08}").into_bytes()).collect();
-    let expect = |key: &Vec<u8>| [&newest, &middle, &oldest].iter().find_map(|model| model.get(key)).cloned().flatten();
-    for key in &keys {
-        assert_eq!(set.get(key).unwrap().map(Vec::from), expect(key));
-    }
-    let counts = || (set.snapshot().view().lookups(), set.stats().filters);
-    let (lookups, singly) = counts();
-    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    for (key, value) in keys.iter().zip(set.multi_get(&refs)) {
-        assert_eq!(value.unwrap().map(Vec::from), expect(key));
-    }
-    let (all_lookups, both) = counts();
-    assert_eq!((all_lookups, both.skipped_by_bounds), (lookups * 2, singly.skipped_by_bounds * 2));
-    assert_eq!((both.searched, both.filter.negatives), (singly.searched * 2, singly.filter.negatives * 2));
-    assert_eq!(
-        crate::matches_of(&set, b"user:00000001"),
-        [1, 2],
-        "negative in the newest filter, but not in the middle one, which is not probed"
-    );
-    assert_eq!(crate::matches_of(&set, b"a"), [0; 0]);
-
-    let secret = KeyHasher::with_secret_seed(3);
-    let bytes = write(&newest, &small_blocks().with_context(BuildContext::new(&secret)));
-    let open = |read: TableOptions| Table::open_source(bytes.clone(), &read).unwrap();
-    assert!(open(TableOptions::default()).filter_problem().is_some());
-    let with_seed = crate::set_of(vec![open(TableOptions::default().with_hasher(secret))]);
-    assert_eq!(crate::matches_of(&with_seed, b"user:00000001"), [0; 0], "a set that knows the seed uses the filter");
 }
 
 #[test]
@@ -333,18 +215,6 @@ fn files_read_back_and_replace_what_was_there_only_when_finished() {
     }
     let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names, ["1.sst"]);
-}
-
-#[test]
-fn the_observed_rate_is_known() {
-    let table = open(&numbered((0..20_000).map(|key| key * 2)), &TableOptions::default());
-    for key in 0..20_000_u32 {
-        let key = format!("user:{:08}", key * 2 + 1);
-        assert_eq!(table.get(key.as_bytes()).unwrap(), Lookup::Absent);
-    }
-    let expected = table.filters().block().unwrap().info().expected_fpr;
-    let stats = table.stats().filters.filter;
-    assert!(stats.false_positives > 0 && stats.alarm(expected).is_none(), "{stats:?} for {expected}");
 }
 
 fn any_model() -> impl Strategy<Value = Model> {
@@ -365,15 +235,5 @@ proptest! {
         let options = TableOptions::default().with_block_bytes(block_bytes).unwrap();
         let table = open(&model, &options.with_restart_interval(interval).unwrap());
         assert_same(&table, &model);
-    }
-
-    #[test]
-    fn any_set_answers_like_maps_laid_over_each_other(models in prop::collection::vec(any_model(), 0..4)) {
-        let tables = models.iter().map(|model| open(model, &small_blocks())).collect();
-        let set = crate::set_of(tables);
-        for key in models.iter().flat_map(Model::keys) {
-            let newest = models.iter().find_map(|model| model.get(key)).cloned().flatten();
-            prop_assert_eq!(set.get(key).unwrap().map(Vec::from), newest);
-        }
     }
 }

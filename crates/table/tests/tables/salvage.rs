@@ -7,7 +7,7 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
 use sstfilter_store::{PartitionCut, PartitionOptions};
-use sstfilter_table::{FilterVerdict, Table, TableBuilder, TableError, TableOptions, TablePart, VerifyReport};
+use sstfilter_table::{FilterVerdict, Table, TableError, TableOptions, TablePart, VerifyReport};
 
 use crate::common::effort;
 use crate::common::random::Random;
@@ -23,14 +23,7 @@ fn options(block_bytes: u32, restart_interval: u32) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> Vec<u8> {
-    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
-    for (key, value) in entries {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    builder.finish().unwrap().0
+    crate::built(entries, options).0
 }
 
 fn open(bytes: &[u8]) -> Table {

@@ -165,22 +165,6 @@ fn function(seed: u64) -> KeyHasher {
     })
 }
 
-// promise: no-false-negatives
-#[test]
-fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
-    let bytes = table(&function(1));
-    assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
-    let changed = open(&bytes, &reading(&function(2))).unwrap();
-    assert!(
-        changed
-            .filter_problem()
-            .unwrap()
-            .to_string()
-            .contains("a hash or an extractor was changed, and its tag or name was not")
-    );
-    assert_all_found(&changed);
-}
-
 /// One bound with its old hash proves nothing: the table must check both.
 // promise: no-false-negatives
 // misuse: changed-hash
@@ -215,32 +199,6 @@ fn assert_denies_its_own(table: &Table, key: &[u8]) {
     let problem = table.filter_problem();
     let is_found_out = matches!(problem, Some(TableError::Filter { source: FilterProblem::ReaderChanged { .. }, .. }));
     assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
-}
-
-/// If a changed function still hashes the bounds of one table as before, another table of the set detects the change.
-// promise: no-false-negatives
-#[test]
-fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
-    let options = TableOptions::default().with_context(BuildContext::new(&function(1)));
-    let bytes_of_table = |number: u32| {
-        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-        (number * 400..(number + 1) * 400).for_each(|key| builder.add(&name(key), b"value").unwrap());
-        Bytes::from(builder.finish().unwrap().0)
-    };
-    let bytes: Vec<Bytes> = (0..KEYS / 400).map(bytes_of_table).collect();
-    let (before, after, ends) = (function(1), function(2), [name(0), name(399)]);
-    let wrong =
-        KeyHasher::custom(1, move |key| if ends.iter().any(|end| end == key) { &before } else { &after }.hash(key));
-    let tables = |options: &TableOptions| bytes.iter().map(|bytes| open(bytes, options).unwrap()).collect::<Vec<_>>();
-    let alone = open(&bytes[0], &reading(&wrong)).unwrap();
-    assert!(alone.filter_problem().is_none() && !alone.may_contain_key(&name(7)), "it cannot tell");
-
-    let set = crate::set_of(tables(&reading(&wrong)));
-    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
-    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
-    assert_eq!(set.stats().filters.filter.negatives, 0);
-    let set = crate::set_of(tables(&reading(&function(1))));
-    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
 }
 
 /// Extractors are identified by name. Two different ones with the same name each probe only the filters of their own
@@ -280,26 +238,6 @@ impl KeyExtractor for Marked {
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
         key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
     }
-}
-
-/// A table cannot distinguish two extractors of one name that extract the same parts of its bounds; another table of
-/// the set can.
-// promise: documented-use
-// misuse: changed-extractor
-#[test]
-fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
-    let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
-    let reader = TableOptions::default().with_extractor(Arc::new(Marked(b'x')));
-    let table = |keys: &[&[u8]]| {
-        let mut builder = TableBuilder::new(Vec::new(), &writer).unwrap();
-        keys.iter().for_each(|key| builder.add(key, b"value").unwrap());
-        Table::open_source(Bytes::from(builder.finish().unwrap().0), &reader).unwrap()
-    };
-    let first = table(&[b"aa", b"ax", b"az"]);
-    assert!(first.filter_problem().is_none() && !first.may_contain_key(b"ax"), "it cannot tell");
-    let set = crate::set_of(vec![first, table(&[b"bx", b"by"])]);
-    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
-    assert!(set.get(b"ax").unwrap().is_some());
 }
 
 // promise: documented-use

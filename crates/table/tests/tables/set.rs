@@ -50,14 +50,7 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, re
     if let Some(extractor) = extractor {
         options = options.with_extractor(extractor.clone());
     }
-    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-    for (key, value) in model {
-        match value {
-            Some(value) => builder.add(key, value).unwrap(),
-            None => builder.delete(key).unwrap(),
-        }
-    }
-    Table::open_source(Bytes::from(builder.finish().unwrap().0), read).unwrap()
+    Table::open_source(Bytes::from(crate::built(model, &options).0), read).unwrap()
 }
 
 /// The expected counts of one table.

@@ -11,15 +11,11 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{
-    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, Filters, FixedPolicy, FixedPrefix,
-    KeyHash, KeyHasher, KeyParts, KindId, KindRegistry,
+    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, FixedPolicy, KeyHash, KeyHasher, KindId,
 };
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
-use sstfilter_table::{
-    FileSystem, FilterVerdict, LocalFileSystem, Lookup, Table, TableBuilder, TableError, TableOptions, TableSet,
-    TableWriter, WritableFile,
-};
+use sstfilter_store::{FilterProblem, FilterStore, sidecar_path};
+use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
 
 const TABLE: &str = "/db/000001.sst";
 pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
@@ -93,34 +89,6 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
-
-const END_BYTES: usize = 60;
-
-/// Returns the three parts of a sidecar: filter bytes, their description, and the end.
-fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
-    let end = sidecar.len() - END_BYTES;
-    let filter_bytes = u64::from_le_bytes(sidecar[end..end + 8].try_into().unwrap());
-    let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
-    let (description, end) = rest.split_at(rest.len() - END_BYTES);
-    [filter, description, end]
-}
-
-/// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
-fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
-    let [_, description, end] = parts_of(sidecar);
-    let (mut description, mut end) = (description.to_vec(), end.to_vec());
-    description[SECTION].copy_from_slice(section);
-    end[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
-    end[40..44].copy_from_slice(&crc32c::crc32c(&description).to_le_bytes());
-    let sum = crc32c::crc32c(&end[..56]);
-    end[56..].copy_from_slice(&sum.to_le_bytes());
-    [filter, &description, &end].concat().into()
-}
-
-/// Range of the first section in a description.
-const SECTION: std::ops::Range<usize> = 44..72;
-const SECTION_CHECKSUM_AT: usize = 24;
-
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
     let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
     Arc::new(Files { contents: contents.into(), ..Files::default() })
@@ -186,25 +154,6 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
-// promise: limited-memory
-#[test]
-fn every_flipped_bit_and_every_cut_of_a_sidecar_leaves_the_answers_to_the_tables_own_filter() {
-    let bytes = table(1, 30, b"value");
-    let sidecar = sidecar_of(&bytes);
-    let flipped = (0..sidecar.len() * 8).map(|bit| {
-        let mut damaged = sidecar.to_vec();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        (format!("bit {bit}"), damaged)
-    });
-    let cut = (0..sidecar.len()).map(|length| (format!("cut to {length}"), sidecar[..length].to_vec()));
-    let longer = [(String::from("a byte more"), [&sidecar[..], &[0]].concat())];
-    for (story, damaged) in flipped.chain(cut).chain(longer) {
-        let table = open(&files(&bytes, damaged), TableOptions::default());
-        assert_unused(&table, 30, &story);
-        assert_is_found(&table, &story);
-    }
-}
-
 /// Asserts that verifying the table finds damage in its sidecar.
 pub(crate) fn assert_is_found(table: &Table, story: &str) {
     let problem = table.verify().err().unwrap_or_else(|| panic!("{story}: not found")).to_string();
@@ -231,26 +180,6 @@ fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() 
             Some(TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
         ));
         assert!(table.verify().is_err(), "{story}");
-    }
-}
-
-#[test]
-fn a_sidecar_that_is_something_else_is_not_used() {
-    let bytes = table(1, 50, b"value");
-    let sidecar = sidecar_of(&bytes);
-    let own_bare_block = Bytes::copy_from_slice(parts_of(&sidecar)[0]);
-    // Made for another file, but with this one's name.
-    let other = sidecar_of(&table(2, 50, b"value"));
-    let [filter, description, _] = parts_of(&other);
-    let of_another_file = forged(&sidecar, filter, &description[SECTION]);
-    for (story, other) in [
-        ("the table", bytes.clone()),
-        ("a bare filter block", own_bare_block),
-        ("the block of another file", of_another_file),
-        ("zeros", Bytes::from(vec![0; 1_000])),
-        ("nothing", Bytes::new()),
-    ] {
-        assert_unused(&open(&files(&bytes, other), TableOptions::default()), 50, story);
     }
 }
 
@@ -374,39 +303,9 @@ fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_has
     Table::open(TABLE, &options.reject_foreign_filters().without_sidecars()).unwrap();
 }
 
-#[test]
-fn a_sidecar_of_other_parts_of_keys_is_not_used() {
-    let bytes = table(1, 500, b"value");
-    let prefixes = || TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
-    let files = files(&bytes, built(&bytes, &prefixes(), &ribbon()));
-    let table = open(&files, TableOptions::default());
-    assert_unused(&table, 500, "whole keys");
-
-    let table = open(&files, prefixes());
-    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON), "one of prefixes, which the table's own is not");
-    assert_no_key_is_lost(&table, 500, "prefixes");
-    assert!(table.filters().may_contain_prefix(b"user:0003"));
-
-    let others = open(&files, TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(9))));
-    assert!(!others.uses_sidecar() && others.filter_problem().is_some());
-    assert_no_key_is_lost(&others, 500, "prefixes of another length");
-}
-
 /// A hash function that is not the original one of its tag.
 fn changed_function(tag: u64) -> KeyHasher {
     KeyHasher::custom(tag, |key| KeyHash::mix(key.iter().fold(1, |sum, &byte| sum * 31 + u64::from(byte))))
-}
-
-#[test]
-fn a_custom_hash_that_changed_under_its_tag_is_found_out_in_a_sidecar_too() {
-    let bytes = table(1, 500, b"value");
-    let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
-    let options = TableOptions::default().with_hasher(hasher);
-    let files = files(&bytes, built(&bytes, &options, &ribbon()));
-    assert!(open(&files, options).uses_sidecar());
-    let changed = open(&files, TableOptions::default().with_hasher(changed_function(5)));
-    assert!(changed.sidecar_problem().unwrap().is_foreign_filter());
-    assert_no_key_is_lost(&changed, 500, "a changed function");
 }
 
 #[test]
@@ -427,25 +326,6 @@ fn a_set_whose_newest_table_has_another_function_probes_the_sidecars_of_others_b
     }
     assert!((0..500).all(|key| set.get(&[&name(key)[..], b"x"].concat()).unwrap().is_none()));
     assert!(set.stats().filters.filter.negatives > 450, "{:?}", set.stats());
-}
-
-#[test]
-fn a_set_of_tables_probes_their_sidecars() {
-    let directory = tempfile::tempdir().unwrap();
-    let paths: Vec<PathBuf> = (0..3).map(|number| directory.path().join(format!("{number}.sst"))).collect();
-    for path in &paths {
-        let mut writer = TableWriter::create(path, &TableOptions::default().without_filter()).unwrap();
-        (0..1_000).for_each(|key| writer.add(&name(key * 2), b"value").unwrap());
-        writer.finish().unwrap();
-        Table::open(path, &TableOptions::default()).unwrap().write_sidecar(&TableOptions::default()).unwrap();
-    }
-    let set = TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default()).unwrap();
-    for key in 0..1_000 {
-        assert!(set.get(&name(key * 2)).unwrap().is_some());
-        assert!(set.get(&name(key * 2 + 1)).unwrap().is_none());
-    }
-    let skipped = set.stats().filters.filter.negatives;
-    assert!(skipped > 2_900, "{skipped} of 3000");
 }
 
 #[test]
@@ -544,74 +424,6 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damage() {
-    let bytes = table(1, 50, b"value");
-    let sidecar = sidecar_of(&bytes);
-    let [filter, description, _] = parts_of(&sidecar);
-    let mut filter = filter.to_vec();
-    let at = filter.len() - 32;
-    // The kind is byte 21 of the trailer; no known kind is 200.
-    filter[at + 21] = 200;
-    // The file's fingerprint and the parameter words precede the trailer.
-    let words = usize::from(filter[at + 24] >> 4);
-    let end = filter.len() - 4;
-    let sum = crc32c::crc32c(&filter[at - 8 - 4 * words..end]).to_le_bytes();
-    filter[end..].copy_from_slice(&sum);
-    let mut section = description[SECTION].to_vec();
-    section[SECTION_CHECKSUM_AT..].copy_from_slice(&crc32c::crc32c(&filter[..end]).to_le_bytes());
-    let unknown = forged(&sidecar, &filter, &section);
-    let table = open(&files(&bytes, unknown), TableOptions::default().with_kinds(KindRegistry::default()));
-    assert_unused(&table, 50, "kind 200");
-    assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
-}
-
-#[test]
-fn local_files_have_their_sidecars_beside_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("000001.sst");
-    std::fs::write(&path, table(1, 100, b"value")).unwrap();
-    let options = TableOptions::default().with_file_system(Arc::new(LocalFileSystem));
-    let table = Table::open(&path, &TableOptions::default()).unwrap();
-    let built = table.write_sidecar(&options).unwrap();
-    let (sidecar, bytes) = table.install_sidecar(&built, &options).unwrap().unwrap();
-    assert_eq!(sidecar, directory.path().join("000001.sst.filter"));
-    assert_eq!(bytes, std::fs::metadata(&sidecar).unwrap().len());
-    assert_eq!(built.point_report.as_ref().unwrap().distinct_keys, 100);
-}
-
-/// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
-/// read as absent.
-// promise: limited-memory
-#[test]
-fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
-    let table = table(1, 3_000, b"v");
-    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(9)));
-    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = match cut {
-            Some(cut) => FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()),
-            None => FilterStore::default(),
-        };
-        let whole_keys = sidecar_of_keys(&table, &store, 0..3_000);
-        let store = store.with_filters(Filters::default().with_key_parts(parts.clone()));
-        let of_parts = sidecar_of_keys(&table, &store, 0..3_000);
-        let [filter, description, _] = parts_of(&whole_keys);
-        let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
-        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
-        {
-            let table = open(&files, options.with_key_parts(parts.clone()));
-            for key in (0..3_000).step_by(50) {
-                assert!(
-                    table.filters().may_contain_prefix(&name(key)[..9]),
-                    "{cut:?}: the prefix of key {key} is lost"
-                );
-            }
-            assert!(table.sidecar_problem().is_some() || table.filter_problem().is_some(), "{cut:?}");
-            assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
-        }
-    }
 }
 
 /// Without the copy, readers of the sidecar would lose the table's own range filter.

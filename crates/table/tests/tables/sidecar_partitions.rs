@@ -10,56 +10,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use sstfilter::RandomAccess;
-use sstfilter::{
-    BlockBuilder, BuildContext, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher,
-    KeyParts, LoadContext,
-};
+use sstfilter::{BlockBuilder, BuildContext, FilterPolicy, FixedPolicy, FixedPrefix};
 use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, Table, TableError, TableOptions, WritableFile,
 };
 
 use super::sidecar::{
-    SIDECAR, assert_is_found, assert_no_key_is_lost, assert_unused, files, name, open, ribbon, sidecar_lacking_keys,
-    sidecar_of, sidecar_of_keys, table,
+    SIDECAR, assert_no_key_is_lost, files, name, open, ribbon, sidecar_lacking_keys, sidecar_of, sidecar_of_keys, table,
 };
 use crate::common::effort;
-use crate::container::{Container, ranges};
+use crate::container::ranges;
 
 /// Options for sidecars of both cuts, with the smallest partitions.
 fn partitioned() -> [TableOptions; 2] {
     [PartitionCut::KeyRange, PartitionCut::HashRange]
         .map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
-}
-
-/// Neighbouring keys, and keys of different partitions, share parts.
-// promise: limited-memory
-#[test]
-fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
-    let hasher = KeyHasher::default();
-    let [few, many]: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(6)), Arc::new(FixedPrefix::new(10))];
-    let all_parts = [
-        KeyParts::whole_keys().with_extractor(few.clone()).with_extractor(many.clone()),
-        KeyParts::extracted(many.clone()).with_extractor(few),
-        KeyParts::extracted(many),
-    ];
-    for (parts, cut) in
-        all_parts.iter().flat_map(|parts| [(parts, PartitionCut::KeyRange), (parts, PartitionCut::HashRange)])
-    {
-        let filters = Filters::new(FixedPolicy::default()).with_hasher(hasher.clone()).with_key_parts(parts.clone());
-        let store = FilterStore::new(filters).with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
-        let mut builder = store.builder(FileId::random());
-        (0..40_000).for_each(|key| builder.add_key(&name(key)));
-        let (bytes, metadata) = builder.finish().seal();
-        let context = LoadContext::new(&hasher).with_key_parts(parts).with_file_id(metadata.file_id());
-        let filter = Container::load(&bytes, context).unwrap();
-        assert!(filter.index.partitions() >= 3, "{} partitions", filter.index.partitions());
-        for key in (0..40_000).map(name) {
-            assert!(filter.may_contain(&key, hasher.hash(&key)), "{cut:?}, {parts:?}: {}", key.escape_ascii());
-            let may_have = |length| filter.may_contain_prefix(&parts.prefix(&hasher, &key[..length]));
-            assert!([6, 9, 10].into_iter().all(may_have), "{cut:?}, {parts:?}: {}", key.escape_ascii());
-        }
-    }
 }
 
 fn built(table: &Bytes, options: &TableOptions) -> Bytes {
@@ -157,29 +123,6 @@ fn verify_names_the_damaged_partition_of_a_sidecar() {
                 }
                 other => panic!("partition {damaged_number}: {other}"),
             }
-        }
-    }
-}
-
-/// The long form tries all bits of the end, and one in 37 of the rest; otherwise one in eleven or thirteen of these.
-#[test]
-fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
-    let bytes = table(1, 1_500, b"value");
-    for options in partitioned() {
-        let sidecar = built(&bytes, &options);
-        let bits = (0..sidecar.len() * 8).step_by(37).chain(sidecar.len() * 8 - 2_000..sidecar.len() * 8);
-        for bit in bits.step_by(effort::strides(11, 13)) {
-            let mut damaged = sidecar.to_vec();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            let table = open(&files(&bytes, damaged), TableOptions::default());
-            for key in (0..1_500).step_by(3) {
-                assert!(table.get(&name(key)).unwrap() != Lookup::Absent, "bit {bit}: key {key} is lost");
-            }
-            assert_is_found(&table, &format!("bit {bit}"));
-        }
-        for length in (0..sidecar.len()).step_by(97) {
-            let table = open(&files(&bytes, sidecar.slice(..length)), TableOptions::default());
-            assert_unused(&table, 1_500, &format!("cut to {length}"));
         }
     }
 }

@@ -1,36 +1,14 @@
 //! The failure guarded against: filters are probed but save no reads, so that every answer is right, but slow. A source
 //! and a hasher that count their calls prove what is read and hashed.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use sstfilter::RandomAccess;
 use sstfilter::{BuildContext, KeyHash, KeyHasher};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions};
 
-struct Counting {
-    bytes: Bytes,
-    reads: AtomicU64,
-}
-
-impl RandomAccess for Counting {
-    fn len(&self) -> io::Result<u64> {
-        RandomAccess::len(&self.bytes)
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.bytes.read_exact_at(buf, offset)
-    }
-}
-
-impl Counting {
-    fn reads(&self) -> u64 {
-        self.reads.load(Ordering::Relaxed)
-    }
-}
+use crate::partitions::{Counting, counted};
 
 fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
@@ -42,8 +20,7 @@ fn counted_table(options: &TableOptions, read: &TableOptions) -> (Table, Arc<Cou
     for number in (0..2_000).step_by(2) {
         builder.add(&key(number), b"value").unwrap();
     }
-    let source = Arc::new(Counting { bytes: builder.finish().unwrap().0.into(), reads: AtomicU64::new(0) });
-    (Table::open_source(source.clone(), read).unwrap(), source)
+    counted(&builder.finish().unwrap().0.into(), read)
 }
 
 #[test]

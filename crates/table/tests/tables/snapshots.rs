@@ -2,6 +2,7 @@
 //! it still reads; counts differ between single lookups and batches, or are lost with a table; with tables of several
 //! hashes, one is probed with the hash of another.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::{io, thread};
@@ -10,11 +11,43 @@ use crate::engine::AddNewest;
 
 use bytes::Bytes;
 use sstfilter::RandomAccess;
-use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, HashId, KeyHasher, KeyParts};
-use sstfilter_store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
-use sstfilter_table::{Table, TableError, TableOptions, TablePart, TableSet};
+use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
+use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ViewEdit};
+use sstfilter_table::{Table, TableOptions, TablePart, TableSet, TableSnapshot};
 
-use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
+type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
+    crate::built(entries, &options.clone().with_table_id(number.to_le_bytes())).0.into()
+}
+
+fn open(bytes: Bytes) -> Arc<Table> {
+    Arc::new(Table::open_source(bytes, &TableOptions::default()).unwrap())
+}
+
+fn table_of(number: u128, entries: &Entries) -> Arc<Table> {
+    open(bytes_of(number, entries, &TableOptions::default()))
+}
+
+/// A table in which every key has the same value.
+fn table(number: u128, keys: &[&str], value: &str) -> Arc<Table> {
+    table_of(number, &keys.iter().map(|key| (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))).collect())
+}
+
+fn number_of(table: &Table) -> u128 {
+    u128::from_le_bytes(*table.table_id())
+}
+
+fn numbers(tables: &TableSnapshot, level: u32) -> Vec<u128> {
+    tables.tables(level).map(|table| number_of(table)).collect()
+}
+
+fn text(tables: &TableSnapshot, key: &str) -> Option<String> {
+    let value = tables.get(key.as_bytes()).unwrap();
+    let batch = tables.multi_get(&[key.as_bytes()]).pop().unwrap().unwrap();
+    assert_eq!(value, batch, "{key}");
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
 
 /// A table in memory that reports when it is closed.
 #[derive(Debug)]
@@ -247,147 +280,6 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
         }
         assert_eq!(of_filter(8), FilterStats::default());
     }
-}
-
-#[test]
-fn tables_whose_hashers_share_a_tag_are_each_probed_with_their_own() {
-    let table = |number: u32| {
-        let hasher = KeyHasher::custom(5, move |key| KeyHasher::with_seed(number.into()).hash(key));
-        let options = TableOptions::default().with_context(BuildContext::new(&hasher));
-        let keys = (0..200_u32).filter(|key| key % 7 == number % 7);
-        let entries = keys.map(|key| (format!("{key:03}").into_bytes(), Some(key.to_le_bytes().to_vec()))).collect();
-        let read = TableOptions::default().with_hasher(hasher);
-        Arc::new(Table::open_source(bytes_of(number.into(), &entries, &options), &read).unwrap())
-    };
-    let edit = (0..7).fold(ViewEdit::new(), |edit, number| edit.add_newest(0, table(number)));
-    let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
-    assert!(tables.filter_problem().is_none());
-    let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
-    let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-    for (number, (key, value)) in (0_u32..).zip(refs.iter().zip(tables.multi_get(&refs))) {
-        assert_eq!(value.unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
-        assert_eq!(tables.get(key).unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
-    }
-}
-
-#[test]
-fn what_tables_counted_stays_counted_when_they_leave_and_is_counted_once_when_they_return() {
-    let set = small_set();
-    let counts = || {
-        let stats = set.stats().filters;
-        [set.snapshot().view().lookups(), stats.skipped_by_bounds, stats.filter.negatives, stats.searched]
-    };
-    assert_eq!(counts(), [0; 4]);
-    let tables = set.snapshot();
-    ["a", "b", "m", "n"].iter().for_each(|key| drop(text(&tables, key)));
-    drop(tables);
-    let counted = counts();
-    assert!(counted[0] == 8 && counted[3] >= 6, "{counted:?}");
-    let table = held(&set, 2);
-    set.apply(ViewEdit::new().remove(1, &table)).unwrap();
-    assert_eq!(counts(), counted);
-    set.apply(ViewEdit::new().add(2, table.clone())).unwrap();
-    assert_eq!(counts(), counted);
-    let edit = ViewEdit::new().remove(2, &table).remove(0, &held(&set, 1));
-    set.apply(edit.remove(1, &held(&set, 3)).remove(1, &held(&set, 4))).unwrap();
-    // The set's own counts stay, although reads are counted by tables that have left.
-    assert_eq!(counts(), counted, "no table is left");
-    assert_eq!((set.stats().bytes_read, set.stats().data_block_reads), (0, 0));
-    assert_eq!(set.snapshot().view().levels().count(), 0);
-}
-
-#[test]
-fn candidates_are_the_tables_that_a_lookup_may_search_and_nothing_is_read_for_them() {
-    let set = small_set();
-    let tables = set.apply(ViewEdit::new().add(2, table(5, &["a", "z"], "5"))).unwrap();
-    let before = tables.stats().bytes_read;
-    assert_eq!(candidates(&tables, b"a"), [2, 5]);
-    assert_eq!(candidates(&tables, b"b"), [1]);
-    assert_eq!(candidates(&tables, b"zz"), []);
-    let prefixed = |prefix: &[u8]| {
-        let found = tables.view().candidates_by_prefix(prefix);
-        found.map(|candidate| number_of(candidate.file)).collect::<Vec<_>>()
-    };
-    assert_eq!(prefixed(b""), [1, 2, 3, 4, 5]);
-    assert_eq!(prefixed(b"n"), [4, 5]);
-    assert_eq!(prefixed(b"zz"), []);
-    assert_eq!(tables.stats().bytes_read, before);
-}
-
-#[test]
-fn tables_of_several_hashes_and_extractors_are_each_probed_by_their_own() {
-    let keys = |number: u32| {
-        let keys = (0..300_u32).filter(move |key| key % 4 == number).map(|key| format!("{key:03}").into_bytes());
-        keys.map(|key| (key, Some(b"value".to_vec()))).collect::<Entries>()
-    };
-    let seeded = |number: u32| {
-        let options = TableOptions::default().with_context(BuildContext::new(&KeyHasher::with_seed(number.into())));
-        open(bytes_of(number.into(), &keys(number), &options))
-    };
-    let extractor = Arc::new(FixedPrefix::new(2));
-    let bytes = bytes_of(2, &keys(2), &TableOptions::default().with_extractor(extractor.clone()));
-    let extracted = Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap();
-    let tables = [seeded(0), seeded(1), Arc::new(extracted), table_of(3, &keys(3))];
-    // In four orders, so that each table is the newest once.
-    for first in 0..4 {
-        for levels in [[0; 4], [1, 2, 3, 4]] {
-            let order = (0..4).map(|number| (number + first) % 4).zip(levels);
-            let edit =
-                order.fold(ViewEdit::new(), |edit, (number, level)| edit.add_newest(level, tables[number].clone()));
-            let set = TableSet::new([]).unwrap();
-            let tables = set.apply(edit).unwrap();
-            let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
-            let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-            for (key, value) in keys.iter().zip(tables.multi_get(&refs)) {
-                assert_eq!(value.unwrap().as_deref(), Some(&b"value"[..]), "{key}");
-                assert_eq!(text(&tables, key).as_deref(), Some("value"), "{key}");
-            }
-            assert!(set.stats().filters.filter.negatives > 400, "{:?}", set.stats());
-        }
-    }
-}
-
-#[test]
-fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
-    let written = KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key));
-    // Unchanged for the bounds of table 1, so that its filter seems to have this hash.
-    let changed = KeyHasher::custom(5, |key| KeyHasher::with_seed(1 + u64::from(key != b"a" && key != b"c")).hash(key));
-    let options = TableOptions::default().with_context(BuildContext::new(&written));
-    // Tables of level 0 are probed together.
-    for level in [0, 1] {
-        let read = TableOptions::default().with_hasher(changed.clone());
-        let of = |number, keys: [&str; 3]| {
-            let entries = keys.map(|key| (key.as_bytes().to_vec(), Some(b"value".to_vec()))).into();
-            Arc::new(Table::open_source(bytes_of(number, &entries, &options), &read).unwrap())
-        };
-        let set = TableSet::new([]).unwrap();
-        let before = set.apply(ViewEdit::new().add_newest(level, of(1, ["a", "b", "c"]))).unwrap();
-        assert!(before.filter_problem().is_none());
-        let tables = set.apply(ViewEdit::new().add_newest(level, of(2, ["d", "e", "f"]))).unwrap();
-        for key in ["a", "b", "c", "d", "e", "f"] {
-            assert_eq!(text(&tables, key).as_deref(), Some("value"), "{key}");
-            assert_eq!(candidates(&tables, key.as_bytes()).len(), 1, "{key}");
-        }
-        let problem = tables.filter_problem();
-        let Some(FilterProblem::ReaderChanged { hash }) = problem else { panic!("{problem:?}") };
-        assert_eq!(hash.id, HashId::Custom);
-        // The problem is remembered after the table that revealed it is removed.
-        let tables = set.apply(ViewEdit::new().remove(level, &held(&set, 2))).unwrap();
-        assert_eq!(text(&tables, "b").as_deref(), Some("value"));
-        assert!(tables.filter_problem().is_some());
-    }
-}
-
-#[test]
-fn damage_in_a_table_is_an_error_of_the_lookups_that_need_it_and_hides_older_tables() {
-    let entries = Entries::from([(b"k".to_vec(), Some(b"new".to_vec()))]);
-    let mut bytes = bytes_of(1, &entries, &TableOptions::default()).to_vec();
-    bytes[2] ^= 1;
-    let edit = ViewEdit::new().add_newest(0, open(bytes.into())).add(1, table(2, &["a", "k"], "old"));
-    let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
-    assert!(matches!(tables.get(b"k"), Err(TableError::Checksum { .. })));
-    let values = tables.multi_get(&[b"a", b"k", b"z"]);
-    assert!(matches!(values.as_slice(), [Ok(Some(_)), Err(TableError::Checksum { .. }), Ok(None)]), "{values:?}");
 }
 
 /// Every edit moves all keys from one generation to the next, across levels, in one step.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use sstfilter::FixedPrefix;
-use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
+use sstfilter_table::{Table, TableBuilder, TableError, TableOptions, TableWriter};
 
 /// A disk with room for a limited number of bytes.
 #[derive(Debug)]
@@ -42,10 +42,6 @@ fn name(key: u32) -> Vec<u8> {
 
 fn fill<W: Write>(builder: &mut TableBuilder<W>) -> Result<(), TableError> {
     (0..60_u32).try_for_each(|key| builder.add(&name(key), b"some value or other"))
-}
-
-fn files_in(directory: &Path) -> usize {
-    fs::read_dir(directory).unwrap().count()
 }
 
 #[test]
@@ -138,49 +134,6 @@ fn a_directory_that_cannot_be_written_is_an_error() {
 #[test]
 fn a_directory_that_refuses_even_the_super_user_is_an_error() {
     TableWriter::create("/proc/1.sst", &options()).unwrap_err();
-}
-
-#[test]
-fn a_writer_dropped_unfinished_leaves_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut writer = TableWriter::create(directory.path().join("1.sst"), &options()).unwrap();
-    for key in 0..10_000_u32 {
-        writer.add(&name(key), &[0; 100]).unwrap();
-    }
-    assert_eq!(files_in(directory.path()), 1);
-    let name = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().file_name().into_string().unwrap();
-    assert!(name.starts_with(".sstfilter-"), "{name}");
-    assert_eq!(Path::new(&name).extension().unwrap(), "tmp");
-    drop(writer);
-    assert_eq!(files_in(directory.path()), 0);
-}
-
-#[test]
-fn a_table_that_cannot_take_its_name_leaves_nothing_and_the_old_one_stays() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    fs::create_dir(&path).unwrap();
-    // A directory that is not empty cannot be replaced by a rename.
-    fs::write(path.join("occupied"), b"").unwrap();
-    let mut writer = TableWriter::create(&path, &options()).unwrap();
-    writer.add(b"key", b"value").unwrap();
-    assert!(matches!(writer.finish(), Err(TableError::Io { path: Some(_), .. })));
-    assert_eq!(files_in(directory.path()), 1);
-    assert!(path.join("occupied").exists());
-}
-
-#[test]
-fn an_unfinished_writer_does_not_touch_the_table_that_is_there() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    let mut first = TableWriter::create(&path, &options()).unwrap();
-    first.add(b"key", b"old").unwrap();
-    first.finish().unwrap();
-    let mut second = TableWriter::create(&path, &options()).unwrap();
-    second.add(b"key", b"new").unwrap();
-    drop(second);
-    let table = Table::open(&path, &TableOptions::default()).unwrap();
-    assert_eq!(table.get(b"key").unwrap(), Lookup::Found(Bytes::from_static(b"old")));
 }
 
 #[cfg(unix)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::FilterPolicy;
-use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TablePart};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions, TablePart};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -41,14 +41,7 @@ impl Subject {
             // Common first and last keys: bounds of keys cannot distinguish the tables.
             .chain([b"a", b"z"].map(|end| (end.to_vec(), Some(letter.to_string().into_bytes()))))
             .collect();
-        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-        for (key, value) in &entries {
-            match value {
-                Some(value) => builder.add(key, value).unwrap(),
-                None => builder.delete(key).unwrap(),
-            }
-        }
-        let bytes = builder.finish().unwrap().0;
+        let bytes = crate::built(&entries, &options).0;
         let parts = parts(&bytes, id);
         Self { bytes, entries, parts }
     }
