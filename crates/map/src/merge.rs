@@ -310,9 +310,10 @@ impl<'a> Input<'a> {
                 return Ok(());
             };
             let kept = |id: u32| self.ids.get(id as usize).copied().flatten().map(|id| packing.pack(prefix, id));
-            match list {
-                None => entries.extend(kept(id as u32)),
-                Some(list) => entries.extend(ListIds::new(&pages.list(number, list)?).filter_map(kept)),
+            if let Some(list) = list {
+                entries.extend(ListIds::new(&pages.list(number, list)?).filter_map(kept));
+            } else if let Some(entry) = kept(id as u32) {
+                entries.push(entry);
             }
             Ok(())
         })

@@ -1,5 +1,6 @@
 //! Reads the pages of a map one by one, with the parts of the tail that belong to them.
 
+use core::iter::Peekable;
 use core::ops::{Range, RangeInclusive};
 use std::borrow::Cow;
 use std::io;
@@ -48,7 +49,6 @@ pub(crate) struct OpenPage<'a> {
 /// An entry of a page.
 pub(crate) struct Entry {
     pub(crate) place: Place,
-    pub(crate) field: u64,
     /// The file, or what marks a list.
     pub(crate) id: u64,
     pub(crate) list: Option<ListPlace>,
@@ -76,16 +76,14 @@ impl OpenPage<'_> {
                     return Ok(false);
                 }
                 next += 1;
-                let field = page.field(at);
-                let (low, id) = divide.by(field);
+                let (low, id) = divide.by(page.field(at));
                 let place = Place { page: number, line, quotient, low };
-                let mut entry = Entry { place, field, id, list: None };
-                if id == u64::from(shape.files) {
-                    while lists.next_if(|list| u64::from(list.field) < at).is_some() {}
-                    entry.list = lists.next_if(|list| u64::from(list.field) == at);
-                    entry.list.ok_or(damaged("a list of it is missing"))?;
+                if id < u64::from(shape.files) {
+                    return visit(Entry { place, id, list: None }).map(|()| true);
                 }
-                visit(entry).map(|()| true)
+                let list = list_of_field(&mut lists, at);
+                list.ok_or(damaged("a list of it is missing"))?;
+                visit(Entry { place, id, list }).map(|()| true)
             })?;
             if !is_whole {
                 return Err(damaged("the runs of a line are not its fields").into());
@@ -93,6 +91,13 @@ impl OpenPage<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the list of field `at`. Fields come in ascending order.
+#[cold]
+fn list_of_field(lists: &mut Peekable<impl Iterator<Item = ListPlace>>, at: u64) -> Option<ListPlace> {
+    while lists.next_if(|list| u64::from(list.field) < at).is_some() {}
+    lists.next_if(|list| u64::from(list.field) == at)
 }
 
 impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> PageReader<'_, R> {

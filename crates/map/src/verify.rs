@@ -130,7 +130,8 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> Verifier<'_, R> {
     fn verify_entry(&mut self, entry: &Entry, before: Option<&Entry>, tail: &mut TailCursor) -> Result<u64, Failure> {
         let run = |entry: &Entry| (entry.place.line, entry.place.quotient);
         let of_run = before.filter(|before| run(before) == run(entry));
-        if of_run.is_some_and(|before| before.field >= entry.field) {
+        let number = |entry: &Entry| (entry.place.low, entry.id);
+        if of_run.is_some_and(|before| number(before) >= number(entry)) {
             return self.damaged("its fields do not ascend");
         }
         if self.prefixes.of(entry.place).is_none() {
