@@ -163,8 +163,8 @@ impl fmt::Display for FalsePositiveRate {
 ///
 /// let by_rate = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
 /// let by_size = FixedPolicy::ribbon(BitsPerKey::TEN)?;
-/// let by_fingerprint = FixedPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
-/// # let _ = (by_rate, by_size, by_fingerprint);
+/// let by_columns = FixedPolicy::ribbon(Sizing::FingerprintBits(7))?;
+/// # let _ = (by_rate, by_size, by_columns);
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

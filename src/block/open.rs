@@ -293,19 +293,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// payload's checksum is copied, not recomputed, so existing damage stays detectable.
     ///
     /// ```
-    /// use sstfilter::{DynamicFilter, FileId, FilterBlock, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
+    /// use sstfilter::{BlockBuilder, BuildContext, FileId, FilterBlock, FixedPolicy, KeyHasher, LoadContext};
     ///
     /// let hasher = KeyHasher::default();
-    /// let mut filter = StandardBloom::for_rate(hasher.identity(), 100, FalsePositiveRate::ONE_PERCENT)?;
-    /// filter.insert(hasher.hash(b"apple"));
-    /// let ingested = filter.to_block()?;
+    /// let mut builder = FixedPolicy::default().builder(&BuildContext::new(&hasher));
+    /// builder.add_key(b"apple");
+    /// let ingested = builder.finish().block.expect("the policy builds a filter");
     ///
     /// let known: [&[u8]; 1] = [b"apple"];
     /// let checked = FilterBlock::load(ingested, LoadContext::new(&hasher).with_known_keys(&known))?;
     /// let file = FileId::random();
     /// let block = checked.bound_to(file);
     /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(file)).is_ok());
-    /// # Ok::<(), sstfilter::FilterError>(())
+    /// # Ok::<(), sstfilter::BlockError>(())
     /// ```
     #[must_use]
     pub fn bound_to(&self, file: FileId) -> Bytes {

@@ -2,7 +2,7 @@
 //! to see. The failures guarded against: two simultaneous inserts into one word, where one overwrites the other's bits;
 //! and a reader that synchronizes with an insert but does not see the key.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --lib loom_tests`
+//! `RUSTFLAGS="--cfg loom" cargo test --lib --features growing loom_tests`
 
 use core::ops::RangeInclusive;
 

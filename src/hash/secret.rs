@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct SecretSeed(u64);
 
 impl SecretSeed {
-    /// Draws a seed from the system's source of randomness.
+    /// Draws a seed from the system's source of randomness: `/dev/urandom` on Unix.
     ///
     /// # Errors
     ///
@@ -81,9 +81,14 @@ impl fmt::Debug for SecretSeed {
 // collected enough randomness.
 fn fill_with_randomness(bytes: &mut [u8]) -> std::io::Result<()> {
     use std::io::Read;
+    use std::os::unix::fs::FileTypeExt;
 
     let failed = |error| std::io::Error::other(format!("no randomness for a secret seed from /dev/urandom: {error}"));
-    std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(bytes)).map_err(failed)
+    let mut source = std::fs::File::open("/dev/urandom").map_err(failed)?;
+    if !source.metadata()?.file_type().is_char_device() {
+        return Err(std::io::Error::other("no randomness for a secret seed: /dev/urandom is not a device"));
+    }
+    source.read_exact(bytes).map_err(failed)
 }
 
 #[cfg(all(feature = "std", any(windows, target_os = "wasi")))]

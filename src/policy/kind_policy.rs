@@ -146,12 +146,9 @@ impl FixedPolicy {
     /// 100,000 keys.
     ///
     /// ```
-    /// use sstfilter::{FixedPolicy, Sizing};
+    /// use sstfilter::FixedPolicy;
     ///
     /// assert_eq!(FixedPolicy::default().block_bytes(1_000), Some(20 * 64 + 36));
-    /// let fuse = FixedPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
-    /// assert_eq!(fuse.block_bytes(1_000_000), Some(138 * 8_192 + 8 + 40));
-    /// # Ok::<(), sstfilter::ConfigError>(())
     /// ```
     #[must_use]
     pub fn block_bytes(&self, keys: u64) -> Option<u64> {

@@ -15,8 +15,8 @@ use crate::list::ListIds;
 use crate::map::FileMap;
 use crate::options::MapOptions;
 use crate::page::{Page, State};
-use crate::pages::{Entry, Failure, PageReader};
-use crate::shape::Prefixes;
+use crate::pages::{Failure, PageReader, Reciprocal, list_of_field};
+use crate::shape::{Place, Prefixes};
 use crate::slice::{Slice, SliceIndex};
 use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::{WriteId, Writes, position_of, unite};
@@ -294,29 +294,49 @@ impl<'a> Input<'a> {
         let mut pages = PageReader { index: &self.index, read: &self.read };
         let (open, _) = pages.open(number, |(_, bytes)| self.may_read_tail((number, true), bytes).then_some(()))?;
         let page = Page { bytes: &open.bytes, shape };
+        let unusable = || MapError::Damaged { page: number, what: "its entries cannot be used" };
         let list_bytes = page.list_places().map(|list| u64::from(list.bytes)).sum();
         let may_read_lists = open.trailer.lists == 0 || self.may_read_tail((number, false), list_bytes);
         if open.trailer.state != State::Whole || !may_read_lists {
-            return Err(MapError::Damaged { page: number, what: "its entries cannot be used" }.into());
+            return Err(unusable().into());
         }
         let [first, last] = [prefixes.start, prefixes.end - 1].map(|prefix| shape.place_of_prefix(prefix).line);
-        for line in (first..=last).filter(|line| page.has_overflowed(*line)) {
-            let own = shape.prefixes_of_line(number, line);
-            let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
-            missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
-        }
-        open.for_each_entry(shape, first..=last, |Entry { place, id, list, .. }| {
-            let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
-                return Ok(());
-            };
-            let kept = |id: u32| self.ids.get(id as usize).copied().flatten().map(|id| packing.pack(prefix, id));
-            if let Some(list) = list {
-                entries.extend(ListIds::new(&pages.list(number, list)?).filter_map(kept));
-            } else if let Some(entry) = kept(id as u32) {
-                entries.push(entry);
+        let (divide, mut lists, mut next) = (Reciprocal::new(shape.radix()), page.list_places().peekable(), 0);
+        for line in first..=last {
+            if page.has_overflowed(line) {
+                let own = shape.prefixes_of_line(number, line);
+                let own = own.start.max(prefixes.start)..own.end.min(prefixes.end);
+                missing.overflowed.extend(Some(own).filter(|own| !own.is_empty()));
+                continue;
             }
-            Ok(())
-        })
+            // Not the walk of a verification, which makes merges slower by a twentieth.
+            let is_sound = page.for_each_entry(line, |quotient, field| {
+                if field < next || field >= u64::from(open.trailer.fields) {
+                    return Ok(false);
+                }
+                next = field + 1;
+                let (low, id) = divide.by(page.field(field));
+                let place = Place { page: number, line, quotient, low };
+                let Some(prefix) = self.prefixes.of(place).filter(|prefix| prefixes.contains(prefix)) else {
+                    return Ok::<_, Failure>(true);
+                };
+                if id < u64::from(shape.files) {
+                    if let Some(&Some(id)) = self.ids.get(id as usize) {
+                        entries.push(packing.pack(prefix, id));
+                    }
+                    return Ok(true);
+                }
+                let Some(list) = list_of_field(&mut lists, field) else { return Ok(false) };
+                let ids = pages.list(number, list)?;
+                let kept = ListIds::new(&ids).filter_map(|id| *self.ids.get(id as usize)?);
+                entries.extend(kept.map(|id| packing.pack(prefix, id)));
+                Ok(true)
+            })?;
+            if !is_sound {
+                return Err(unusable().into());
+            }
+        }
+        Ok(())
     }
 
     /// Returns whether a page may read `bytes` bytes of the tail, as lists or as the page that it has outgrown to. All

@@ -59,7 +59,6 @@ impl OpenPage<'_> {
     ///
     /// Fails if `visit` does, and if the page is forged: each field must follow the one before, and each mark of a list
     /// must have one.
-    #[inline(always)]
     pub(crate) fn for_each_entry(
         &self,
         shape: &Shape,
@@ -94,8 +93,7 @@ impl OpenPage<'_> {
 }
 
 /// Returns the list of field `at`. Fields come in ascending order.
-#[cold]
-fn list_of_field(lists: &mut Peekable<impl Iterator<Item = ListPlace>>, at: u64) -> Option<ListPlace> {
+pub(crate) fn list_of_field(lists: &mut Peekable<impl Iterator<Item = ListPlace>>, at: u64) -> Option<ListPlace> {
     while lists.next_if(|list| u64::from(list.field) < at).is_some() {}
     lists.next_if(|list| u64::from(list.field) == at)
 }
@@ -168,19 +166,19 @@ impl<'a, R: FnMut(Range<u64>) -> io::Result<Cow<'a, [u8]>>> PageReader<'_, R> {
 }
 
 /// Divides fields by the number of files, by a multiplication.
-struct Reciprocal {
+pub(crate) struct Reciprocal {
     divisor: u64,
     reciprocal: u64,
 }
 
 impl Reciprocal {
-    fn new(divisor: u64) -> Self {
+    pub(crate) fn new(divisor: u64) -> Self {
         Self { divisor, reciprocal: u64::MAX / divisor }
     }
 
     /// Returns the quotient and the remainder.
     #[inline(always)]
-    fn by(&self, number: u64) -> (u64, u64) {
+    pub(crate) fn by(&self, number: u64) -> (u64, u64) {
         // Rounded down twice, so at most two too low for numbers of 56 bits. One is added because multiples would
         // always be one too low.
         let mut quotient = ((u128::from(number + 1) * u128::from(self.reciprocal)) >> 64) as u64;

@@ -111,7 +111,7 @@ impl BloomParams {
     )]
     pub(crate) fn estimated_keys(self, taken: u64) -> u64 {
         let positions = self.positions as f64;
-        let keys = -(positions / f64::from(self.probes)) * math::log1p(-(taken as f64) / positions);
+        let keys = -(positions / f64::from(self.probes)) * libm::log1p(-(taken as f64) / positions);
         math::round(keys) as u64
     }
 

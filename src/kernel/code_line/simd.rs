@@ -73,7 +73,7 @@ mod bmi2 {
     impl super::Select for Bmi2 {
         #[inline(always)]
         fn select_in_word(word: u64, rank: u32) -> u32 {
-            // SAFETY: only functions compiled with BMI2 use this type.
+            // SAFETY: this type is used only behind `answer`, which passes it if the CPU has BMI2.
             let bit = unsafe { _pdep_u64(1_u64.wrapping_shl(rank), word) };
             bit.trailing_zeros().min(63)
         }
