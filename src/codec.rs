@@ -1,4 +1,5 @@
-//! Bytes: little-endian integers and varints of blocks and tables, checksums, and the aligned buffers that hold payloads.
+//! Bytes: little-endian integers and varints of blocks and tables, checksums, and the aligned buffers that hold
+//! payloads.
 //!
 //! A read past the end returns `None` or does not compile; it never panics. Vector kernels and the cells of a payload
 //! do not use this module: they read arrays with `from_le_bytes`.

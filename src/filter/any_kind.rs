@@ -1,7 +1,7 @@
 //! Kinds behind one interface without type parameters.
 //!
-//! So policies and builders are compiled once, and not for each kind. A kind that a program never configures is left out
-//! of it, because nothing refers to its code; nor does a program have what only other kinds need, such as the sort.
+//! So policies and builders are compiled once, and not for each kind. A kind that a program never configures is left
+//! out of it, because nothing refers to its code; nor does a program have what only other kinds need, such as the sort.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -107,8 +107,8 @@ pub(crate) enum Found<'a> {
     },
 }
 
-/// Returns which files may have the key with this place in the page. Never inlined, so that callers run exactly the code
-/// that is tested on each platform.
+/// Returns which files may have the key with this place in the page. Never inlined, so that callers run exactly the
+/// code that is tested on each platform.
 #[inline(never)]
 pub(crate) fn in_page(page: Page<'_>, place: Place) -> Found<'_> {
     code_line::answer(InPage(&page, &place))

@@ -59,8 +59,8 @@ pub enum MapError {
     },
     /// One map would cover both files and writes.
     MixedCoverage,
-    /// It is not the map, the slice or the table of covered files that belongs here: not one at all, one that is damaged,
-    /// one that does not go with the others, or a slice out of order.
+    /// It is not the map, the slice or the table of covered files that belongs here: not one at all, one that is
+    /// damaged, one that does not go with the others, or a slice out of order.
     Mismatch {
         /// What differs.
         what: Cow<'static, str>,

@@ -11,9 +11,9 @@ use crate::write::{MapReport, Plan};
 
 /// Joins all slices of a map into the bytes that one process would have written: `(add)* finish`.
 ///
-/// This is a merge of slices that have no hash in common: it reads pages one by one, compares their checksums, and writes
-/// from the front to the end. It holds the ends of all slices, some megabytes, and the tail of the result. A damaged page
-/// never loses a key: it becomes *unknown*, and lookups that meet it find all covered files.
+/// This is a merge of slices that have no hash in common: it reads pages one by one, compares their checksums, and
+/// writes from the front to the end. It holds the ends of all slices, some megabytes, and the tail of the result. A
+/// damaged page never loses a key: it becomes *unknown*, and lookups that meet it find all covered files.
 ///
 /// ```
 /// use std::borrow::Cow;

@@ -18,13 +18,13 @@
 //!
 //! ```
 //!
-//! A line is that of the core (`sstfilter::internal::code_line`), its codes are entries, and half of all absent keys end
-//! at one bit of it. A field holds the low value and the file: `low * (files + 1) + id`. The fields of a line ascend
-//! within a quotient.
+//! A line is that of the core (`sstfilter::internal::code_line`), its codes are entries, and half of all absent keys
+//! end at one bit of it. A field holds the low value and the file: `low * (files + 1) + id`. The fields of a line
+//! ascend within a quotient.
 //!
 //! The lines of a page that is *outgrown* (its entries are elsewhere) or *unknown* (they are lost) have all quotients
-//! occupied and an impossible number of their first run end, so that a lookup finds out without reading the trailer first. So
-//! does a single line that has *overflowed*: it would have more entries than run ends can count.
+//! occupied and an impossible number of their first run end, so that a lookup finds out without reading the trailer
+//! first. So does a single line that has *overflowed*: it would have more entries than run ends can count.
 
 use sstfilter::internal::Fields;
 use sstfilter::internal::code_line::Line;

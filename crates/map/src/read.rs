@@ -45,7 +45,8 @@ pub struct MapPart<D> {
     bytes: D,
 }
 
-/// Lookups of keys in a map that is on disk or in an object store: they say which bytes they need, and answer from them.
+/// Lookups of keys in a map that is on disk or in an object store: they say which bytes they need, and answer from
+/// them.
 ///
 /// [Open](MapIndex::open) each of [`reads`](Self::reads), and pass it to [`answer`](Self::answer), until no read is
 /// left. That is after three rounds at the most. Reads of one round can be made at the same time.
@@ -136,8 +137,8 @@ impl MapIndex {
     }
 
     /// Returns what a part of this map says about a hash, or the read that has the answer. One key in millions needs a
-    /// second read, unless very many files have it. A part that the hash does not need, or of another map, says nothing:
-    /// all files are candidates.
+    /// second read, unless very many files have it. A part that the hash does not need, or of another map, says
+    /// nothing: all files are candidates.
     fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> Result<MapAnswer<'a>, MapRead> {
         let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
         let is_needed = match part.what {

@@ -60,8 +60,8 @@ impl OpenLine {
         (self.occupied, self.run_ends, self.codes) = ([0; 4], [0; 4], 0);
     }
 
-    /// Returns a line that looks overfull to queries and has all quotients, but no codes: `mark`, in place of the number
-    /// of its first run end, says why.
+    /// Returns a line that looks overfull to queries and has all quotients, but no codes: `mark`, in place of the
+    /// number of its first run end, says why.
     #[must_use]
     pub fn marked(mark: u32, rank: u32) -> [u8; 64] {
         encode([u64::MAX; 4], [mark.into(), 0, 0, 0], u64::from(rank) << 32 | OVERFULL)

@@ -35,8 +35,8 @@ pub(crate) struct VerifyMapArgs {
 const COMPARED: &str = "\
 Tables, or directories of them: checks that the maps find each of their keys. Reads all their keys";
 
-/// Keys that are looked up together, in the order of their hashes, so that almost every page is read once for all of them:
-/// 256 MiB.
+/// Keys that are looked up together, in the order of their hashes, so that almost every page is read once for all of
+/// them: 256 MiB.
 const BATCH_KEYS: usize = 16 << 20;
 
 /// Problems of one map that are listed.

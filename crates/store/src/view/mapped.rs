@@ -199,8 +199,8 @@ impl<F> Mapped<F> {
         next.joined(changes, (before, after), config, drop)
     }
 
-    /// Divides the files of an edit, after the covered ones have left: those that a map covers, and those that replace or
-    /// join the uncovered ones. Files whose description contradicts a map are not covered, and reported to `refuse`.
+    /// Divides the files of an edit, after the covered ones have left: those that a map covers, and those that replace
+    /// or join the uncovered ones. Files whose description contradicts a map are not covered, and reported to `refuse`.
     fn joined(
         mut self,
         mut changes: BTreeMap<u32, LevelChange<F>>,

@@ -128,7 +128,8 @@ macro_rules! functions_of_set {
             }
             let (eights, last) = hashes.as_chunks::<8>();
             let mut ahead = upcoming.as_chunks::<8>().0.iter();
-            // The loop over a word's eights has no fixed length: unrolled, it would be six times as long, and no faster.
+            // The loop over a word's eights has no fixed length: unrolled, it would be six times as long, and no
+            // faster.
             for (word, eights) in eights.chunks(8).enumerate() {
                 let mut bits = 0_u64;
                 for (i, eight) in eights.iter().enumerate() {
