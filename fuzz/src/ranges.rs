@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::{BuildContext, KeyExtractor, KeyHasher, MatchBitmap};
-use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
+use sstfilter::{BuildContext, KeyExtractor, KeyHasher, KeyRange, MatchBitmap};
+use sstfilter_range::{RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 
 use crate::block_forge::Parts;
 use crate::pick;

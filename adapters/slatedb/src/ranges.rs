@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{Filter, FilterBuilder, FilterPolicy, FilterTarget, RowEntry};
-use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher, LoadContext};
-use sstfilter_range::{KeyRange, RangeBuilder, RangeContext, RangeFilter, RangePolicy};
+use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher, KeyRange, LoadContext};
+use sstfilter_range::{RangeBuilder, RangeContext, RangeFilter, RangePolicy};
 
 use crate::bounds::KeyBounds;
 use crate::filter::{Scheme, SlateFilter};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use sstfilter_range::KeyRange;
+use sstfilter::KeyRange;
 use sstfilter_table::Table;
 
 use crate::lines::KeysFormat;

@@ -60,8 +60,6 @@ pub use build::RangeBuilder;
 pub use context::RangeContext;
 pub use plan::RangeUnits;
 pub use policy::RangePolicy;
-#[doc(no_inline)]
-pub use sstfilter::KeyRange;
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

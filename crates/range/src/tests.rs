@@ -11,12 +11,13 @@ use std::sync::Arc;
 use sstfilter::internal::code_line::Portable;
 use sstfilter::{
     BlockError, BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor,
-    KeyHasher, LoadContext, MatchBitmap,
+    KeyHasher, KeyRange, LoadContext, MatchBitmap,
 };
 
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
-use super::{KeyRange, RangeBuilder, RangeFilter};
+
+use super::{RangeBuilder, RangeFilter};
 use crate::hashed::mix64;
 use crate::{RangeContext, effort};
 

@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
-use sstfilter::{BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
+use sstfilter::{
+    BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, KeyRange,
+};
 use sstfilter_map::{FileMap, MapOptions};
-use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
     FileFilterBuilder, FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, FilterView, PartitionCut,
     PartitionOptions, ScanCandidate, ScanCandidates, TableIdentity, ViewEdit, sidecar_path,

@@ -9,9 +9,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sstfilter::FileId;
+use sstfilter::{FileId, KeyRange};
 use sstfilter_map::{FileMap, MapError, MapOptions, MapReport};
-use sstfilter_range::KeyRange;
 use sstfilter_store::{BatchCandidates, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
 
 use super::headed::HeadedBlock;

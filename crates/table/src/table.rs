@@ -6,9 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use sstfilter::LookupOutcome;
 use sstfilter::internal::prefetch;
-use sstfilter_range::KeyRange;
+use sstfilter::{KeyRange, LookupOutcome};
 use sstfilter_store::{FileFilters, FilterStore};
 
 use super::block::{Block, Lookup};

@@ -4,7 +4,7 @@ use core::iter::FusedIterator;
 use core::ops::Bound;
 
 use bytes::Bytes;
-use sstfilter_range::KeyRange;
+use sstfilter::KeyRange;
 
 use super::block::{Block, BlockCursor};
 use super::data_scan::DataScan;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::ops::Bound;
 
 use flate2::read::GzDecoder;
-use sstfilter_range::KeyRange;
+use sstfilter::KeyRange;
 
 use super::random::Random;
 

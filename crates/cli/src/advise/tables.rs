@@ -5,9 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::Probe;
 use sstfilter::kind::RibbonKind;
-use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FixedPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FixedPolicy, Probe, Sizing};
 use sstfilter_interop::Error;
 use sstfilter_store::sidecar_path;
 use sstfilter_table::Table;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts};
-use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts, KeyRange};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_table::{Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 
 use super::keys::BundledKeys;

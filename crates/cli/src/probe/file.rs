@@ -4,10 +4,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::Probe;
-use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHasher, MatchBitmap};
+use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHasher, KeyRange, MatchBitmap, Probe};
 use sstfilter_interop::{BatchAnswers, Error};
-use sstfilter_range::KeyRange;
 use sstfilter_table::Table;
 
 use super::batch::{KeyBatch, Times, timed};

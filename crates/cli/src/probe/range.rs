@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{BlockError, KindId};
+use sstfilter::{BlockError, KeyRange, KindId};
 use sstfilter_interop::ManifestFile;
-use sstfilter_range::{KeyRange, RangeFilter};
+use sstfilter_range::RangeFilter;
 use sstfilter_table::Table;
 
 use super::ProbeArgs;

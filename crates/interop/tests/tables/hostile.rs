@@ -4,8 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use sstfilter::Probe;
-use sstfilter::RandomAccess;
+use sstfilter::{Probe, RandomAccess};
 use sstfilter_interop::{
     BlockHandle, BlockState, Error, ForeignTable, KeyBatch, KeyCoverage, LevelDbFilterBlockBuilder, Part,
 };

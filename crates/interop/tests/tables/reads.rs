@@ -5,8 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use sstfilter::Probe;
-use sstfilter::RandomAccess;
+use sstfilter::{Probe, RandomAccess};
 use sstfilter_interop::{BlockHandle, Error, FilterUnit, ForeignTable, KeyBatch, Part};
 
 use crate::fixtures::{self, Fixture};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
 use sstfilter::{
-    BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor, KeyHash,
+    BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor, KeyHash, KeyRange,
     LoadContext,
 };
-use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter_range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
 
 use crate::common::cases::{self, Hash};
 

@@ -6,8 +6,8 @@
 
 use std::ops::Bound;
 
-use sstfilter::{BlockError, KeyHash, KeyHasher, KindId, MatchBitmap};
-use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangeInfo};
+use sstfilter::{BlockError, KeyHash, KeyHasher, KeyRange, KindId, MatchBitmap};
+use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 
 use crate::common;
 use crate::common::cases::BLOCKS;

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use sstfilter::{BlockError, FilterBlock, LoadContext};
-use sstfilter_range::{KeyRange, RangeFilter, RangeMap};
+use sstfilter::{BlockError, FilterBlock, KeyRange, LoadContext};
+use sstfilter_range::{RangeFilter, RangeMap};
 
 use crate::common::cases;
 use crate::common::golden::{check_file, digest, hex, is_regenerating};

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use byteorder::{BigEndian, ByteOrder};
-use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher};
-use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher, KeyRange};
+use sstfilter_range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
 
 use crate::common::effort::{self, is_long};
 use crate::common::random::Random;

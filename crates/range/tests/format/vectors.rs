@@ -4,8 +4,8 @@
 
 use core::ops::Bound;
 
-use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
-use sstfilter_range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher, KeyRange};
+use sstfilter_range::{RangeFilter, RangePolicy, RangeUnits};
 
 use crate::common::golden::hex;
 use crate::common::vectors::{Value, vectors};

@@ -8,8 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{FileId, KeyParts};
-use sstfilter_range::KeyRange;
+use sstfilter::{FileId, KeyParts, KeyRange};
 use sstfilter_store::{FileFilters, FilterMetadata, FilterSource, FilterStore, FilterView, ViewEdit};
 
 pub(crate) type Key = Vec<u8>;

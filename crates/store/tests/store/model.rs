@@ -13,10 +13,10 @@ use std::thread;
 use bytes::Bytes;
 use sstfilter::{
     AutoPolicy, DelimitedPrefix, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy, FixedPrefix, KeyHash,
-    KeyHasher, KeyParts, SecretSeed,
+    KeyHasher, KeyParts, KeyRange, SecretSeed,
 };
 use sstfilter_map::{FileMap, MapOptions};
-use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
     FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
     PendingRead, TableIdentity, ViewEdit, ViewError,

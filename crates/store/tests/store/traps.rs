@@ -8,10 +8,10 @@ use std::thread;
 
 use bytes::Bytes;
 use sstfilter::{
-    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, LookupOutcome,
-    Probe, SecretSeed,
+    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, KeyRange,
+    LookupOutcome, Probe, SecretSeed,
 };
-use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
     FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterSource, FilterStore, FilterView, PartitionCut,
     PartitionOptions, PendingRead, ViewEdit, ViewError,

@@ -12,9 +12,9 @@ use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher,
+    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher, KeyRange,
 };
-use sstfilter_range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionOptions, ViewEdit};
 use sstfilter_table::{
     FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,

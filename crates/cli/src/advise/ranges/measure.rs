@@ -5,8 +5,8 @@ use core::ops::Bound;
 use anyhow::Context;
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::{BuildContext, KeyHash, KeyHasher};
-use sstfilter_range::{KeyRange, RangeContext, RangeFilter, RangePolicy};
+use sstfilter::{BuildContext, KeyHash, KeyHasher, KeyRange};
+use sstfilter_range::{RangeContext, RangeFilter, RangePolicy};
 
 use super::keys::{Keys, Row};
 
