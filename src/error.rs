@@ -209,6 +209,8 @@ pub enum BlockError {
     Partition,
     /// A block in the place of a partition is not marked as one: it was written as a filter for a whole file.
     NotAPartition,
+    /// There is no block: the file's policy wanted none, or its builder made none.
+    Missing,
     /// The block could not be read from storage.
     Unreadable {
         /// The cause, in words.
@@ -274,6 +276,7 @@ messages! { BlockError {
          top index of its container";
     Self::NotAPartition =>
         "filter block in the place of a partition: expected one that is marked as a partition";
+    Self::Missing => "no filter block: every key may be in the file";
     Self::Unreadable { reason } => "filter block could not be read: {reason}";
 } }
 

@@ -97,9 +97,9 @@
 //! `ribbon` and `std` are on by default. Blocked Bloom is always there; each other kind is a feature.
 //!
 //! - `std`: without it, the library needs the feature `libm`, `alloc`, and atomics with compare-and-swap. Hashing,
-//! building, loading, probing and sets work, and write the same bytes, on one thread and without a clock.
-//! [`FileId::random`] and [`KeyHasher::random_secret`] are absent, and kernels use only the instructions that the
-//! target is compiled for.
+//!   building, loading, probing and sets work, and write the same bytes, on one thread and without a clock.
+//!   [`FileId::random`] and [`KeyHasher::random_secret`] are absent, and kernels use only the instructions that the
+//!   target is compiled for.
 //! - `ribbon`: the kind Ribbon. Without it, [`AutoPolicy`] builds blocked Bloom filters for large files, too, and
 //!   [reports why](FallbackReason::NotCompiled).
 //! - `growing`: the kinds that accept keys after they are built. Needs 64-bit atomics.

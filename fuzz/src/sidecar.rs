@@ -32,6 +32,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
         metadata::seal_covered(metadata, filters);
         if let Some(header) = metadata.first_chunk::<44>() {
             end[20..36].copy_from_slice(&header[8..24]);
+            end[49..52].fill(0);
             end[52] = header[24] << 4;
         }
         end[40..44].copy_from_slice(&crc32c::crc32c(metadata).to_le_bytes());

@@ -215,10 +215,10 @@ impl From<UserShape> for AnyShape {
 impl AnyShape {
     /// Returns whether the filter contains all of `hashes`.
     pub(crate) fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
-        match self {
-            Self::User(shape) => shape.contains_all(payload, hashes),
-            _ => batch::all(hashes, |hashes, matches| self.may_contain_batch(payload, hashes, matches)),
+        if let Self::User(shape) = self {
+            return shape.contains_all(payload, hashes);
         }
+        batch::all(hashes, |hashes, matches| self.may_contain_batch(payload, hashes, matches))
     }
 
     /// Returns the shape of a blocked Bloom filter: sets probe such filters together.

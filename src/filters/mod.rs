@@ -150,7 +150,7 @@ impl Filters {
 
     /// Loads a file's filter from its block. Loading never fails: if there is no block, or its bytes are damaged or
     /// belong to another file, the reader answers that every key may be present, and [`FilterReader::problem`] says
-    /// why.
+    /// why: [`BlockError::Missing`] if there is no block.
     ///
     /// Loading reads the block once to verify its checksums. Its bytes can be owned, shared, borrowed or mapped.
     pub fn load<D: AsRef<[u8]>>(&self, block: Option<D>, file: FileId) -> FilterReader<D> {
@@ -171,8 +171,7 @@ impl Filters {
     }
 
     fn load_with<D: AsRef<[u8]>>(&self, block: Option<D>, context: LoadContext<'_>) -> FilterReader<D> {
-        let none = || BlockError::Unreadable { reason: "expected one, the file has none".into() };
-        self.reader(block.ok_or_else(none).and_then(|block| FilterBlock::load(block, context)))
+        self.reader(block.ok_or(BlockError::Missing).and_then(|block| FilterBlock::load(block, context)))
     }
 
     /// Returns a reader for a block that was opened before or could not be read. An unverified block is verified now.

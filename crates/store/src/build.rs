@@ -444,7 +444,7 @@ impl BuiltFilters {
         &self.metadata
     }
 
-    /// Returns the hashes of all keys, for [`MapBuilder::add_file`](sstfilter_map::MapBuilder::add_file); `None` unless
+    /// Returns the hashes of all keys, for `MapBuilder::add_file` of `sstfilter-map`; `None` unless
     /// they were [kept](FileFilterBuilder::keep_hashes), or after a panic in the engine's code.
     pub const fn take_hashes(&mut self) -> Option<Vec<KeyHash>> {
         self.hashes.take()

@@ -154,7 +154,7 @@ pub struct LevelPlan {
 
 impl LevelPlan {
     /// Computes the plan with the fewest useless reads in `memory_bytes`. `configure` makes the policy of a size:
-    /// [`FixedPolicy::ribbon`], [`FixedPolicy::bloom`], or a function of the engine.
+    /// `FixedPolicy::ribbon`, [`FixedPolicy::bloom`], or a function of the engine.
     ///
     /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the fewest
     /// reads possible. Compute it once for a store, or when its levels have grown, not for each file.

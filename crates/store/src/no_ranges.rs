@@ -29,6 +29,9 @@ without_values! {
     }
 }
 
+/// Why no range filter can be used. So none is ever read.
+pub(crate) const UNSUPPORTED: Option<BlockError> = Some(BlockError::UnknownKind { got: RANGES });
+
 pub(crate) fn load(_: Bytes, _: LoadContext<'_>, _: Option<&Arc<dyn KeyExtractor>>) -> Result<RangeFilter, BlockError> {
     Err(BlockError::UnknownKind { got: RANGES })
 }

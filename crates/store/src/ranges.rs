@@ -11,6 +11,9 @@ pub(crate) use sstfilter_range::{RangeBuilder, RangePolicy};
 
 pub(crate) type RangeFilter = sstfilter_range::RangeFilter<Bytes>;
 
+/// Why no range filter can be used, if none can.
+pub(crate) const UNSUPPORTED: Option<BlockError> = None;
+
 /// Loads a range filter.
 pub(crate) fn load(
     block: Bytes,

@@ -93,6 +93,8 @@ fn read_end(end: &[u8]) -> Result<(Fields<'_, END_BYTES>, BlockIdentity), Filter
     let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), |got| BlockError::Magic { got })?;
     BlockError::require(flags == Ending::BOUND, "flags of a sidecar", "1", flags >> 4)?;
     let identity = CheckedTail::read(end, trailer, PARAM_BYTES)?.identity(trailer.u8::<24>() >> 4)?;
+    let reserved = u32::from_le_bytes(trailer.array::<21, 4>()) & 0x0fff_ffff;
+    BlockError::require(reserved == 0, "reserved bits of a sidecar", "0", reserved)?;
     if trailer.u32::<8>() > MAX_METADATA_BYTES {
         return Err(wrong_field("bytes of the description in a sidecar", "at most 2^28", &trailer.u32::<8>()));
     }

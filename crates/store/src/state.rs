@@ -16,6 +16,7 @@ use super::error::FilterProblem;
 use super::lock::Mutex;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
+use super::ranges;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
@@ -160,6 +161,9 @@ impl FileState {
 
     /// Compares the extractor by name, because the block contains only a checksum of the name.
     fn check_ranges(&self) -> Result<(), FilterProblem> {
+        if let Some(problem) = ranges::UNSUPPORTED {
+            return Err(problem.into());
+        }
         let Some(held) = self.metadata.range_extractor() else { return Ok(()) };
         let own = self.reader().range_extractor.as_ref().map(|extractor| extractor.name());
         if own == Some(held) {

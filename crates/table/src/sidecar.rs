@@ -120,7 +120,11 @@ impl Table {
     ) -> Result<Option<(PathBuf, u64)>, TableError> {
         let path = self.path_of_sidecar()?;
         let expected = self.identity();
-        let got = built.table().unwrap_or(TableIdentity::new(built.metadata().file_id(), 0, 0));
+        let got = built.table().ok_or_else(|| {
+            let problem = "expected filters that a builder of sidecars made, got those of a new file";
+            let source = io::Error::new(io::ErrorKind::InvalidInput, problem);
+            TableError::Io { context: "writing", path: Some(path.clone()), source }
+        })?;
         if expected != got {
             let at = TableLocation { path: Some(path.into()), part: TablePart::Filter, offset: 0 };
             return Err(TableError::Filter { at, source: FilterProblem::OtherTable { expected, got } });

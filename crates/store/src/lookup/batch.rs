@@ -3,6 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
+use sstfilter::internal::Interruption;
+
+use super::enter;
 use super::search::Search;
 use super::source::{Source, Sources};
 use crate::chunk::Chunk;
@@ -22,7 +25,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         counts.add(Count::Lookups as usize, keys.len() as u64);
         let (mapped, sources) = self.look_up_each_in_maps(keys, counts);
         let searches = mapped.into_iter().map(|(position, mapped)| (position, Search::new(mapped))).collect();
-        BatchCandidates { view: self, sources, searches, given: Vec::new() }
+        BatchCandidates { view: self, sources, searches, given: Vec::new(), interruption: Interruption::default() }
     }
 }
 
@@ -39,12 +42,18 @@ pub struct BatchCandidates<'a, F> {
     /// The searches that have not ended, with the positions of their keys.
     searches: Vec<(usize, Search<'a, F>)>,
     given: Vec<(usize, &'a Arc<F>)>,
+    interruption: Interruption,
 }
 
 impl<'a, F> BatchCandidates<'a, F> {
     /// Returns the next file of each key that has one, with the position of the key. The call means that the previous
     /// files did not contain their keys, except those reported as found. Empty if there are no more files.
+    ///
+    /// # Panics
+    ///
+    /// If the engine's code (hash, extractor, source) panics, and in each call after that.
     pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
+        enter(&mut self.interruption);
         self.given.clear();
         self.searches.iter_mut().for_each(|(_, search)| search.pass(self.view));
         self.give_next();
@@ -60,6 +69,7 @@ impl<'a, F> BatchCandidates<'a, F> {
                 self.give_next();
             }
         }
+        self.interruption.leave();
         &self.given
     }
 

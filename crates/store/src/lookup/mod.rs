@@ -9,7 +9,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use sstfilter::internal::PreparedKey;
+use sstfilter::internal::{Interruption, PreparedKey};
 
 use crate::file::FileFilters;
 use crate::read::PendingRead;
@@ -36,7 +36,13 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let counts = self.counts.of_thread();
         counts.add(Count::Lookups as usize, 1);
         let (mapped, sources) = self.look_up_in_maps(key, counts);
-        Candidates { view: self, sources, search: Search::new(mapped), prepared: None }
+        Candidates {
+            view: self,
+            sources,
+            search: Search::new(mapped),
+            prepared: None,
+            interruption: Interruption::default(),
+        }
     }
 }
 
@@ -76,13 +82,34 @@ pub struct Candidates<'a, F> {
     search: Search<'a, F>,
     /// The hash that filters of chunks are probed with, and its mask for their lines.
     prepared: Option<PreparedKey>,
+    interruption: Interruption,
+}
+
+/// Enters a step of a lookup. After a panic of the engine's code in an earlier step, the lookup would pass over the files
+/// of that step, so it goes no further.
+#[inline]
+fn enter(interruption: &mut Interruption) {
+    assert!(!interruption.has_happened(), "a lookup cannot continue after a panic in the engine's code: begin another");
+    interruption.enter();
 }
 
 impl<'a, F> Candidates<'a, F> {
     /// Returns the next file that may contain the key. The call means that the previous file did not contain it.
+    ///
+    /// # Panics
+    ///
+    /// If the engine's code (hash, extractor, source) panics, and in each call after that.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
-        let Self { view, sources, search, prepared } = self;
+        enter(&mut self.interruption);
+        let file = self.search_next();
+        self.interruption.leave();
+        file
+    }
+
+    #[inline]
+    fn search_next(&mut self) -> Option<&'a Arc<F>> {
+        let Self { view, sources, search, prepared, .. } = self;
         search.pass(view);
         loop {
             if let Some(file) = search.next(view, sources) {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::KeyRange;
 use sstfilter::Probe;
-use sstfilter::internal::bits_of;
+use sstfilter::internal::{Interruption, bits_of};
 
+use super::enter;
 use super::source::Sources;
 use super::wanted::{ScanRange, Wanted};
 use crate::budget::RANGES;
@@ -50,6 +51,7 @@ pub struct ScanCandidates<'a, F> {
     chunks: &'a [Arc<Chunk<F>>],
     /// The current chunk, and its files within bounds that the scan has not reached.
     visit: Option<(&'a Arc<Chunk<F>>, u64)>,
+    interruption: Interruption,
 }
 
 /// A file that a scan must read.
@@ -87,7 +89,14 @@ impl<F> ScanCandidate<'_, F> {
 
 impl<'a, F> ScanCandidates<'a, F> {
     fn new(view: &'a FilterView<F>, range: ScanRange<'a>, prefix: Option<&'a [u8]>) -> Self {
-        Self { range, prefix, sources: Sources::of(&view.levels), chunks: &[], visit: None }
+        Self {
+            range,
+            prefix,
+            sources: Sources::of(&view.levels),
+            chunks: &[],
+            visit: None,
+            interruption: Interruption::default(),
+        }
     }
 
     /// Returns the next file whose bounds overlap the range.
@@ -155,7 +164,8 @@ impl<'a, F> ScanCandidates<'a, F> {
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
         // A copy, so that the scan itself does not advance.
-        let mut scan = Self { range: self.range.clone(), sources: self.sources.ahead(), ..*self };
+        let (range, sources, interruption) = (self.range.clone(), self.sources.ahead(), Interruption::default());
+        let mut scan = Self { range, sources, interruption, ..*self };
         let mut reads = Vec::new();
         while let Some((file, state)) = scan.next_in_bounds() {
             let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
@@ -175,11 +185,14 @@ impl<'a, F> Iterator for ScanCandidates<'a, F> {
     type Item = ScanCandidate<'a, F>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (file, state) = self.next_in_bounds()?;
-            if let Some(candidate) = self.judge(file, state) {
-                return Some(candidate);
-            }
+        enter(&mut self.interruption);
+        let mut candidate = None;
+        while candidate.is_none()
+            && let Some((file, state)) = self.next_in_bounds()
+        {
+            candidate = self.judge(file, state);
         }
+        self.interruption.leave();
+        candidate
     }
 }

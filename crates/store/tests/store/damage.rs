@@ -159,6 +159,9 @@ fn random_bytes_are_no_description_and_no_sidecar() {
         if random.one_in(2) && bytes.len() >= 64 {
             let end = bytes.len() - 60;
             bytes[end + 53..end + 56].copy_from_slice(b"\x11SC");
+            bytes[end + 36..end + 40].copy_from_slice(&u32::try_from(end).unwrap().to_le_bytes());
+            let of_description = crc(&bytes[..end]);
+            bytes[end + 40..end + 44].copy_from_slice(&of_description);
             let sum = crc(&bytes[end..end + 56]);
             bytes[end + 56..].copy_from_slice(&sum);
         }
@@ -166,6 +169,31 @@ fn random_bytes_are_no_description_and_no_sidecar() {
         let (_, second) = allocated(|| FilterMetadata::sidecar_tail_bytes(&bytes));
         let (_, third) = allocated(|| FilterMetadata::of_sidecar(&bytes, length, &table));
         assert!(first.max(second).max(third) < 16_384, "{first} {second} {third}");
+    }
+}
+
+#[test]
+fn a_sidecars_end_is_that_of_its_description_and_nothing_else() {
+    let table = TableIdentity::new(FileId::from([1; 16]), 1 << 30, 77);
+    let mut builder = FilterStore::default().sidecar_builder(&table);
+    tagged("t", 0..100).iter().for_each(|key| builder.add_key(key));
+    let sidecar = builder.finish().seal_sidecar().unwrap().to_vec();
+    let changed = |at: usize, value: u8| {
+        let (mut changed, end) = (sidecar.clone(), sidecar.len() - 60);
+        changed[end + at] = value;
+        let sum = crc(&changed[end..end + 56]);
+        changed[end + 56..].copy_from_slice(&sum);
+        FilterMetadata::of_sidecar(&changed, changed.len() as u64, &table)
+    };
+    let sound = sidecar[sidecar.len() - 60..].to_vec();
+    assert!(changed(53, sound[53]).is_ok());
+    assert!(matches!(changed(53, 0x12), Err(FilterProblem::Block(sstfilter::BlockError::Version { got: 2, .. }))));
+    // Other flags, another file, seed and hash, and bits that are reserved.
+    for (at, value) in [(53, 0x01), (53, 0x51), (53, 0x91), (20, !sound[20]), (28, !sound[28]), (52, 0x20)] {
+        assert!(changed(at, value).is_err(), "byte {at} is {value}");
+    }
+    for at in [49, 50, 51, 52] {
+        assert!(changed(at, sound[at] | 1).is_err(), "a reserved bit of byte {at}");
     }
 }
 
