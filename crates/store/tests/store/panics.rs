@@ -184,6 +184,39 @@ fn a_source_that_panics_is_passed_on_and_its_filter_is_tried_again_later() {
     }
 }
 
+/// It would pass over the files that it was about to judge, as if they had not the key.
+#[test]
+fn a_lookup_that_was_interrupted_goes_no_further() {
+    fn goes_no_further<T>(disk: &Disk, mut step: impl FnMut() -> Option<T>) {
+        disk.set(Mode::Panics);
+        let panics = |step: &mut dyn FnMut() -> Option<T>| catch_unwind(AssertUnwindSafe(|| while step().is_some() {}));
+        assert!(panics(&mut step).is_err(), "the engine's code was not called");
+        disk.set(Mode::Sound);
+        let again = panics(&mut step).expect_err("it went on");
+        assert!(again.downcast::<&str>().is_ok_and(|message| message.contains("begin another")));
+    }
+    let rate = FalsePositiveRate::new(0.01).unwrap();
+    let store = FilterStore::default().with_range_filters(RangePolicy::ordered(rate).unwrap());
+    let store = store.with_budget(FilterBudget::unlimited());
+    let key = 50_u32.to_be_bytes();
+    // Of its own for each lookup: a filter is not read again at once.
+    let new = || {
+        let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..100))).collect();
+        (view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>()), files)
+    };
+    let (view, files) = new();
+    let mut lookup = view.candidates(&key);
+    goes_no_further(&files[2].disk, || lookup.next_file());
+    let (view, files) = new();
+    let keys = [&key[..]; 2];
+    let mut batch = view.candidates_of_each(&keys);
+    goes_no_further(&files[2].disk, || batch.next_files().first().map(|_| ()));
+    let (view, files) = new();
+    let [middle, end] = [&b"+"[..], b"++"].map(|end| [&key[..], end].concat());
+    let mut scan = view.candidates_in_range(&middle[..]..=&end[..]);
+    goes_no_further(&files[2].disk, || scan.next());
+}
+
 #[test]
 fn a_source_that_panics_in_a_batch_or_a_scan_leaves_later_ones_whole() {
     let rate = FalsePositiveRate::new(0.01).unwrap();
