@@ -1,5 +1,5 @@
-//! Up to 64 files of a level: which of them have a key within their bounds, and which of these have a filter that may
-//! contain it. Each answer is the bits of one word, and touches no file.
+//! Up to 64 files of a level, tested together: which have a key within their bounds and, if they may overlap, which
+//! filters may contain it. Each answer is the bits of one word.
 
 use std::sync::Arc;
 

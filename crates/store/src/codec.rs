@@ -1,4 +1,4 @@
-//! Encodes and decodes bytes: items with their lengths, and a cursor.
+//! Helpers for bytes: items with their lengths, a cursor, the order of keys, checksums.
 
 use core::cmp::Ordering;
 

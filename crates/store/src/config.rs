@@ -1,4 +1,4 @@
-//! The configuration that the files of a store share.
+//! The fields of a `FilterStore`, which its files share.
 
 use std::sync::{Arc, OnceLock};
 

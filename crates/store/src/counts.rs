@@ -1,4 +1,5 @@
-//! Counts of lookups for the files of a chunk.
+//! Counts the lookups that met a chunk, for all of its files at once. Outcomes, such as false positives, are counted by
+//! each file.
 
 use sstfilter::internal::{StripedCounters, ThreadCounters, bits_of};
 

@@ -1,4 +1,4 @@
-//! The filters of one open file.
+//! `FileFilters`: what an engine keeps for each open file.
 
 use core::fmt;
 use core::num::NonZeroU64;

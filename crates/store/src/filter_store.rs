@@ -1,4 +1,4 @@
-//! The settings that all files of a store share.
+//! `FilterStore`: an engine makes its settings here, builds filters and opens files.
 
 use core::ops::Bound;
 use std::sync::Arc;

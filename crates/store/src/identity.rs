@@ -1,4 +1,4 @@
-//! The identity of a table.
+//! What binds a sidecar to one table: the table's id, length and checksum.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Spreads one memory budget over the levels of a store.
+//! Plans the bits per key of each level, before filters are built, for one amount of memory.
 //!
 //! A lookup of an absent key probes the filter of each sorted run, and reads in vain after a false positive: the
 //! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds

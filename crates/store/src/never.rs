@@ -1,5 +1,5 @@
-//! Types without values, in place of those of packages that a store is compiled without. The compiler leaves out what
-//! would use them.
+//! Makes the empty types that stand for those of packages which are not compiled in. The compiler leaves out what would
+//! use them.
 
 /// Defines such types, with the methods that the store calls.
 macro_rules! without_values {

@@ -1,4 +1,4 @@
-//! Probing the filters of one file.
+//! Probes the filters of one file, loads them if needed, and counts the answers.
 
 use std::sync::Arc;
 

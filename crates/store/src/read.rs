@@ -1,4 +1,4 @@
-//! The reads that a lookup needs: the seam between this layer, which does no input or output, and the engine.
+//! Reads of filter bytes: requested by lookups, done by the engine or its source, then verified.
 
 use core::fmt;
 use core::ops::Range;

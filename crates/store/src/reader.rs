@@ -1,4 +1,4 @@
-//! Turns keys into probes.
+//! Turns keys and prefixes into the hashes that filters are probed with.
 
 use std::sync::Arc;
 

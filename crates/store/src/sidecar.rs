@@ -1,5 +1,5 @@
-//! A sidecar, a file with other filters for an existing table: filter bytes, their description without its checksum,
-//! and an end of 60 bytes, whose last 40 are like those of blocks, partitioned filters and maps.
+//! Encodes and checks a sidecar, a file of filters beside an existing table: filter bytes, their description without
+//! its checksum, and an end of 60 bytes, whose last 40 are like those of blocks, partitioned filters and maps.
 //!
 //! ```text
 //!  0   8  length of the filter bytes, with which the file begins

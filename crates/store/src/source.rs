@@ -1,4 +1,4 @@
-//! The source of filter bytes.
+//! What an engine implements if its lookups may wait for a read.
 
 use core::ops::Range;
 use std::io;

@@ -1,4 +1,4 @@
-//! The state of an open file that lookups, views and pending reads share, with its counts.
+//! What is known of an open file: which of its filters can be used, and what lookups counted, false positives included.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Counts of files and levels.
+//! The counts that engines see, of files, levels and views: what each means, and its name in exports.
 
 use sstfilter::FilterStats;
 use sstfilter::internal::FilterCounters;

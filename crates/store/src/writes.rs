@@ -1,4 +1,4 @@
-//! What files state of their writes, and what maps say of those of a key.
+//! The numbers of writes, from `sstfilter-map`.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! What the maps of a view say of a key: which of the files that they cover may have it.
+//! Looks keys up in the view's maps, of files or of writes, before any file is visited.
 
 use std::sync::Arc;
 

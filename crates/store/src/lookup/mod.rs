@@ -85,8 +85,8 @@ pub struct Candidates<'a, F> {
     interruption: Interruption,
 }
 
-/// Enters a step of a lookup. After a panic of the engine's code in an earlier step, the lookup would pass over the files
-/// of that step, so it goes no further.
+/// Enters a step of a lookup. After a panic of the engine's code in an earlier step, the lookup would pass over the
+/// files of that step, so it goes no further.
 #[inline]
 fn enter(interruption: &mut Interruption) {
     assert!(!interruption.has_happened(), "a lookup cannot continue after a panic in the engine's code: begin another");

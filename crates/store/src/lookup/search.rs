@@ -1,4 +1,4 @@
-//! The search of one key: it visits the sources of a view, and meets the files of maps in between.
+//! Takes one key through a view, newest files first, and notes the outcome of each file that was returned.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The sources of candidates in a view, in the order of their age, and a lookup's visit of one of them.
+//! The chunks and levels that a lookup goes through, the newest first, and its visit of one of them.
 
 use core::cmp::Reverse;
 use std::sync::Arc;

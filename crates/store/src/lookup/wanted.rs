@@ -1,4 +1,4 @@
-//! What a lookup is for: a key, with what is computed of it at most once, or the keys of a range.
+//! What a lookup looks for, a key or a range, and which chunks and files have it within their bounds.
 
 use core::ops::Bound;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The ids of a view's files.
+//! Ensures that no two files of a view have the same id.
 
 use std::sync::Arc;
 

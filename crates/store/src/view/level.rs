@@ -1,4 +1,4 @@
-//! The files of one level of a view, and its edits.
+//! The files of one level, its edits, and its counts, from which files that joined or left are kept apart.
 
 use core::cmp::Reverse;
 use core::fmt;

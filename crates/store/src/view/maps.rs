@@ -1,4 +1,4 @@
-//! File maps of a view, for engines: use them, write new ones, and know when.
+//! What engines call for a view's maps: use them, write new ones, and ask whether one is due.
 
 use core::sync::atomic::Ordering;
 use std::collections::HashSet;

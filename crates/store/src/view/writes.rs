@@ -1,4 +1,4 @@
-//! Maps of writes in a view: they exclude files of all levels by the writes that these state.
+//! Maps of writes, for engines: publish, merge and rebuild them. Lookups exclude files by them in `lookup/maps.rs`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
