@@ -78,7 +78,7 @@ pub(super) const BLOCK: Matrix = &[
     (Wrong::OtherParts, block("ExtractorMismatch", "ExtractorMismatch")),
     (
         Wrong::Missing,
-        [NO_BYTES, Is(Unused, "Unreadable"), Is(Unused, "Unreadable"), Is(Unused, ""), FIXED_REGION, Is(Unused, "")],
+        [NO_BYTES, Is(Unused, "Missing"), Is(Unused, "Missing"), Is(Unused, ""), FIXED_REGION, Is(Unused, "")],
     ),
     (Wrong::Swapped, block("", "")),
 ];
@@ -147,7 +147,7 @@ pub(super) const RANGES: Matrix = &[
     (Wrong::OtherTag, ranges("HashMismatch", "HashMismatch")),
     (Wrong::OtherFile, ranges("FileMismatch", "FileMismatch")),
     (Wrong::Earlier, ranges("KnownKeyAbsent", "Checksum")),
-    (Wrong::OtherParts, ranges("ExtractorMismatch", "Parts")),
+    (Wrong::OtherParts, ranges("ExtractorMismatch", "ExtractorMismatch")),
     (Wrong::Missing, [NO_BYTES, POINTS_ALONE, POINTS_ALONE, Is(Unused, ""), FIXED_REGION, NO_BYTES]),
     (Wrong::Swapped, ranges("", "")),
 ];
