@@ -93,7 +93,7 @@ pub mod varint {
         let mut value = 0_u64;
         for (position, &byte) in bytes.iter().take(10).enumerate() {
             let low = u64::from(byte & 0x7f);
-            // The tenth byte has room for the 64th bit only.
+            // The tenth byte holds the 64th bit alone.
             if position == 9 && low > 1 {
                 return None;
             }

@@ -235,6 +235,9 @@ pub mod internal {
     pub use crate::kernel::prefetch::prefetch;
     /// Detects that an earlier call ended with a panic.
     pub use crate::panics::Interruption;
+    /// Locks that a panic does not poison.
+    #[cfg(feature = "std")]
+    pub use crate::panics::locks;
     /// A filter's counts.
     pub use crate::stats::FilterCounters;
     /// Counters of many filters, with one stripe per thread.

@@ -1,13 +1,25 @@
 //! State that survives a panic which the caller catches: locks, and builders that were running the engine's code.
 
 #[cfg(feature = "std")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
+pub mod locks {
+    //! Locks that are taken even if a thread has panicked while it held them. Use them only for values that stay valid
+    //! after each step: the engine's code, which may panic, runs before the first change or outside the lock.
 
-/// Locks `mutex`, even if a thread has panicked while it held the lock. Use it only for values that stay valid after
-/// each step: the engine's code, which may panic, runs before the first change or outside the lock.
-#[cfg(feature = "std")]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+    /// Locks `mutex`.
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks `mutex`, unless another thread has locked it.
+    pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        match mutex.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
 /// Tracks whether a call of a builder was interrupted. The engine's hash function, extractor, policy or sink may panic,
@@ -46,7 +58,9 @@ impl Interruption {
 mod tests {
     use core::panic::AssertUnwindSafe;
     use std::panic::catch_unwind;
+    use std::sync::Mutex;
 
+    use super::locks::{lock, try_lock};
     use super::*;
 
     #[test]
@@ -58,6 +72,9 @@ mod tests {
         }));
         assert!(panicked.is_err() && mutex.is_poisoned());
         assert_eq!(*lock(&mutex), 7);
+        assert_eq!(try_lock(&mutex).as_deref(), Some(&7));
+        let _guard = lock(&mutex);
+        assert!(try_lock(&mutex).is_none());
     }
 
     #[test]

@@ -194,7 +194,7 @@ pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
 #[cfg(test)]
 pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
     static SELECTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _guard = crate::panics::lock(&SELECTING);
+    let _guard = crate::panics::locks::lock(&SELECTING);
     for set in InstructionSet::available() {
         SELECTED.store(set as u8, Ordering::Relaxed);
         test(set);

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use std::{panic::resume_unwind, sync::Mutex, thread};
 
 #[cfg(feature = "std")]
-use crate::panics::lock;
+use crate::panics::locks::lock;
 
 /// Keys that make another thread worthwhile: a millisecond of work, against some 50 microseconds to start it.
 const KEYS_PER_THREAD: u64 = 1 << 16;

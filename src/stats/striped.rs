@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use crate::kernel::prefetch::prefetch;
-use crate::panics::lock;
+use crate::panics::locks::lock;
 
 /// The number of stripes with one owner each. Further threads share one more stripe and pay for atomic additions, so
 /// this number bounds the memory of a set's counters.

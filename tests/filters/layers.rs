@@ -257,7 +257,7 @@ fn stored() -> Vec<(bytes::Bytes, Loader)> {
     ]
 }
 
-/// Seals changed bytes of an unbound filter anew: both checksums hold, if the length of the index does.
+/// Seals changed bytes of an unbound filter again: both checksums hold, if the length of the index does.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let ending = bytes.len() - 32;
     let index_bytes = u32::from_le_bytes(bytes[ending + 8..ending + 12].try_into().unwrap());

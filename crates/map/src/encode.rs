@@ -146,7 +146,7 @@ impl Body {
         PageTrailer { fields: self.rank, run_ends, lists, page, state: State::Whole, map }
     }
 
-    /// Appends a page of `bytes` bytes with room for the lists and the trailer.
+    /// Appends a page up to its run ends. The lists and the trailer, which follow, make it `bytes` bytes.
     fn put(&self, bytes: usize, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(self.lines.as_flattened());

@@ -64,9 +64,9 @@ pub enum MapError {
     Mismatch {
         /// What differs.
         what: Cow<'static, str>,
-        /// What belongs here.
+        /// The expected value.
         expected: String,
-        /// What was found.
+        /// The value that was found.
         got: String,
     },
 }

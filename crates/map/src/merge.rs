@@ -49,7 +49,7 @@ type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>
 pub(crate) struct Input<'a> {
     index: MapIndex,
     read: Read<'a>,
-    /// Those that it has.
+    /// The pages that it has.
     pages: Range<u64>,
     prefixes: Prefixes,
     /// For each local id, the id in the result, once all inputs are known; `None` if the file is dropped.

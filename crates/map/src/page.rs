@@ -41,7 +41,7 @@ pub(crate) const MAX_PAGE_BYTES: u64 = 16 << 20;
 /// The most entries of a line: the positions of run ends have 16 bits.
 pub(crate) const MAX_LINE_ENTRIES: u32 = 1 << 16;
 
-/// The marks of lines without entries. Those of one page are all outgrown, or all unknown.
+/// The marks of lines without entries. The lines of one page are all outgrown, or all unknown.
 pub(crate) const OUTGROWN: u32 = u32::MAX;
 pub(crate) const UNKNOWN: u32 = u32::MAX - 1;
 pub(crate) const OVERFLOWED: u32 = u32::MAX - 2;
@@ -131,7 +131,7 @@ impl PageTrailer {
 
 /// The bytes of a page. Damaged ones cause wrong answers, but never a panic; so the checksum must have been compared.
 ///
-/// What is called in rare cases takes `self`: a reference would keep the page on the stack, and out of registers.
+/// Methods for rare cases take `self`: a reference would keep the page on the stack, and out of registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Page<'a> {
     pub(crate) bytes: &'a [u8],

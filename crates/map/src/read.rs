@@ -49,7 +49,7 @@ pub struct MapPart<D> {
 /// them.
 ///
 /// [Open](MapIndex::open) each of [`reads`](Self::reads), and pass it to [`answer`](Self::answer), until no read is
-/// left. That is after three rounds at the most. Reads of one round can be made at the same time.
+/// left, which takes at most three rounds. Reads of one round can be made at the same time.
 #[derive(Debug)]
 pub struct Lookups<'m> {
     index: &'m MapIndex,

@@ -49,27 +49,13 @@ pub(super) fn of_keys_with_length(range: KeyRange<'_>, length: Option<usize>) ->
 }
 
 #[cfg(test)]
+#[path = "../../../tests/common/short_ranges.rs"]
+mod short_ranges;
+
+#[cfg(test)]
 mod tests {
+    use super::short_ranges::{all_ranges, strings};
     use super::*;
-
-    /// All strings of up to `most` bytes over an alphabet with the lowest and the highest byte.
-    fn strings(most: u32) -> Vec<Vec<u8>> {
-        let alphabet = [0, 1, 0xff];
-        let of_length = |length: u32| {
-            (0..3_usize.pow(length)).map(move |number| {
-                (0..length).map(|place| alphabet[number / 3_usize.pow(place) % 3]).collect::<Vec<u8>>()
-            })
-        };
-        (0..=most).flat_map(of_length).collect()
-    }
-
-    fn all_ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
-        let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
-        let pairs = ends.iter().flat_map(move |lower| ends.iter().map(move |upper| (lower, upper)));
-        pairs.flat_map(move |(lower, upper)| {
-            bounds(lower).into_iter().flat_map(move |lower| bounds(upper).map(|upper| KeyRange::from((lower, upper))))
-        })
-    }
 
     #[test]
     fn for_keys_of_one_length_ends_are_cut_to_it_without_gain_or_loss() {

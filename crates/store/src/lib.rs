@@ -91,7 +91,6 @@ mod filter_store;
 mod identity;
 #[expect(clippy::indexing_slicing, reason = "it indexes its own plans, never bytes from storage")]
 mod levels;
-mod lock;
 mod lookup;
 mod metadata;
 #[cfg(not(all(feature = "maps", feature = "ranges")))]

@@ -2,10 +2,11 @@
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use sstfilter::KeyRange;
+use sstfilter::internal::locks::lock;
 use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
 
@@ -13,7 +14,6 @@ use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::lock::Mutex;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
 use super::partition::PartitionIndex;
 use super::ranges;
@@ -243,13 +243,13 @@ impl FileState {
 impl FileState {
     /// Adds a chunk that counts lookups for the file, at its slot in it.
     pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: usize) {
-        self.chunks.lock().push((counts.clone(), place));
+        lock(&self.chunks).push((counts.clone(), place));
     }
 
     /// Removes a chunk. Its counts are moved and the chunk is forgotten under one lock, so that sums miss nothing and
     /// count nothing twice.
     pub(super) fn leave(&self, counts: &Arc<ChunkCounts>, counted: &FileStats) {
-        let mut chunks = self.chunks.lock();
+        let mut chunks = lock(&self.chunks);
         chunks.retain(|(other, _)| !Arc::ptr_eq(other, counts));
         counted.add_to(&self.units.counters);
         drop(chunks);
@@ -257,7 +257,7 @@ impl FileState {
 
     pub(super) fn stats(&self) -> FileStats {
         // Locked until all chunks are summed: a chunk that left in between would be counted twice or not at all.
-        let chunks = self.chunks.lock();
+        let chunks = lock(&self.chunks);
         let mut stats = FileStats::of(&self.units.counters);
         for counted in chunks.iter().filter_map(|(counts, place)| counts.all().nth(*place)) {
             stats = stats.merged(&counted);

@@ -78,7 +78,7 @@ fn step(long: usize, usual: usize, short: usize) -> usize {
 fn after_any_flipped_bit_no_reader_loses_a_key() {
     let mut flips = 0;
     for (number, sound) in sound_maps().iter().enumerate() {
-        // The bytes of pages are checked as a whole. Those of trailers, and of the tail, decide what is checked.
+        // The bytes of pages are checked as a whole. The bytes of trailers and of the tail decide what is checked.
         let tail = load(&sound.bytes).index().page_range(load(&sound.bytes).index().pages()).start as usize;
         let is_decisive = |at: &usize| *at >= tail || at % 1_024 >= 1_024 - 32;
         let decisive = (0..sound.end()).filter(is_decisive).step_by(step(7, 31, 61));

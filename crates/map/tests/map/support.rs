@@ -129,7 +129,7 @@ pub(crate) fn bytes_of<'a>(read: &MapRead, bytes: &'a [u8]) -> &'a [u8] {
     &bytes[read.range().start as usize..read.range().end as usize]
 }
 
-/// What a part says about a hash: the candidates, `None` for all files, or the read that the answer needs.
+/// The answer of a part for a hash: the candidates, `None` for all files, or the read that the answer needs.
 pub(crate) fn probe(
     index: &MapIndex,
     part: Option<&MapPart<impl AsRef<[u8]>>>,

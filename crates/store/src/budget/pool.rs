@@ -2,7 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use sstfilter::internal::locks::{lock, try_lock};
 
 use super::account::{Account, Charge};
 use super::curve::{Curve, Curves};
@@ -10,7 +12,6 @@ use super::file::File;
 use super::plan::{self, Demand};
 use super::unit::{Held, HeldFilter, Turn, Unit};
 use crate::error::FilterProblem;
-use crate::lock::Mutex;
 
 /// Average probes of each unit from one plan to the next. A plan takes some 100 ns for each unit, and so a few
 /// nanoseconds for each probe.
@@ -97,7 +98,7 @@ impl Pool {
     pub(crate) fn count_probes(&self, probes: u64) {
         let counted = self.probes.fetch_add(probes, Ordering::Relaxed).saturating_add(probes);
         if counted >= self.probes_until_plan()
-            && let Some(turn) = self.planner.try_lock()
+            && let Some(turn) = try_lock(&self.planner)
         {
             self.plan_in(&turn);
         }
@@ -117,9 +118,9 @@ impl Pool {
     pub(super) fn plan(&self) {
         // See `evict_over_limit`.
         fence(Ordering::SeqCst);
-        self.plan_in(&self.planner.lock());
+        self.plan_in(&lock(&self.planner));
         // Another thread may have had the hand, so this one waits for it.
-        while self.account.is_too_full() && self.release_next(&self.hand.lock()) {}
+        while self.account.is_too_full() && self.release_next(&lock(&self.hand)) {}
     }
 
     fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
@@ -129,7 +130,7 @@ impl Pool {
         let limit = self.account.limit();
         let targets = {
             // A clone, because threads that load would wait for the lock.
-            let curves = self.curves.lock().clone();
+            let curves = lock(&self.curves).clone();
             plan::targets(&demands, &curves, self.shrinks.load(Ordering::Relaxed), limit - limit / WORKING_SHARE)
         };
         let mut promised_bytes = 0;
@@ -145,7 +146,7 @@ impl Pool {
         let mut surplus: Vec<_> = above.map(|(file, number, _)| (Arc::downgrade(file), number)).collect();
         // Popped from the end, so files come in the order in which they were opened.
         surplus.reverse();
-        *self.surplus.lock() = surplus;
+        *lock(&self.surplus) = surplus;
         let number = self.number.load(Ordering::Relaxed);
         self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
         self.counts.plans.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +156,7 @@ impl Pool {
 
     /// Returns all files. Files that come or go meanwhile may be included or not.
     pub(super) fn files(&self) -> Vec<Arc<File>> {
-        self.files.lock().values().cloned().collect()
+        lock(&self.files).values().cloned().collect()
     }
 
     /// Returns the units in use. The others are planned to have no memory.
@@ -204,7 +205,7 @@ impl Pool {
         let answer = match loaded {
             Ok(filter) => {
                 let curve = Curve::of(&filter);
-                unit.curve.store(Arc::make_mut(&mut self.curves.lock()).number(curve), Ordering::Relaxed);
+                unit.curve.store(Arc::make_mut(&mut lock(&self.curves)).number(curve), Ordering::Relaxed);
                 let answer = may_match(&filter);
                 self.keep(&turn, unit, reservation, filter);
                 Some(answer)
@@ -309,12 +310,12 @@ impl Pool {
     /// Adds a file, and returns its number.
     pub(crate) fn add(&self, file: &Arc<File>) -> u64 {
         let number = self.next_file.fetch_add(1, Ordering::Relaxed);
-        self.files.lock().insert(number, file.clone());
+        lock(&self.files).insert(number, file.clone());
         number
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        let removed = self.files.lock().remove(&number);
+        let removed = lock(&self.files).remove(&number);
         let Some(file) = removed else { return };
         file.units()
             .for_each(|(_, unit)| self.release_reservation(unit.planned_bytes().saturating_sub(unit.held_bytes())));
@@ -355,19 +356,19 @@ impl Pool {
     /// Shrinks or evicts the next block that is larger than planned. Returns `false` if there is none, or other threads
     /// are doing so.
     fn release_one(&self) -> bool {
-        self.hand.try_lock().is_some_and(|hand| self.release_next(&hand))
+        try_lock(&self.hand).is_some_and(|hand| self.release_next(&hand))
     }
 
     fn release_next(&self, _hand: &MutexGuard<'_, ()>) -> bool {
         loop {
-            let next = self.surplus.lock().pop();
+            let next = lock(&self.surplus).pop();
             let Some((file, number)) = next else { return false };
             // A closed file has already freed its memory.
             let Some(file) = file.upgrade() else { continue };
             match file.unit(number).map_or(Release::Nothing, |unit| self.release(unit)) {
                 Release::Done => return true,
                 Release::NoRoom => {
-                    self.surplus.lock().push((Arc::downgrade(&file), number));
+                    lock(&self.surplus).push((Arc::downgrade(&file), number));
                     return false;
                 }
                 Release::Nothing => {}

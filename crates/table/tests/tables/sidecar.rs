@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::RandomAccess;
 use sstfilter::{
-    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, FixedPolicy, KeyHash, KeyHasher, KindId,
+    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, Filters, FixedPolicy, FixedPrefix,
+    KeyHash, KeyHasher, KeyParts, KindId, KindRegistry, RandomAccess,
 };
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterProblem, FilterStore, sidecar_path};
+use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
 
 const TABLE: &str = "/db/000001.sst";
@@ -89,6 +89,33 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
+const END_BYTES: usize = 60;
+
+/// Returns the three parts of a sidecar: filter bytes, their description, and the end.
+fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
+    let end = sidecar.len() - END_BYTES;
+    let filter_bytes = u64::from_le_bytes(sidecar[end..end + 8].try_into().unwrap());
+    let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
+    let (description, end) = rest.split_at(rest.len() - END_BYTES);
+    [filter, description, end]
+}
+
+/// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
+fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
+    let [_, description, end] = parts_of(sidecar);
+    let (mut description, mut end) = (description.to_vec(), end.to_vec());
+    description[SECTION].copy_from_slice(section);
+    end[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
+    end[40..44].copy_from_slice(&crc32c::crc32c(&description).to_le_bytes());
+    let sum = crc32c::crc32c(&end[..56]);
+    end[56..].copy_from_slice(&sum.to_le_bytes());
+    [filter, &description, &end].concat().into()
+}
+
+/// Range of the first section in a description.
+const SECTION: std::ops::Range<usize> = 44..72;
+const SECTION_CHECKSUM_AT: usize = 24;
+
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
     let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
     Arc::new(Files { contents: contents.into(), ..Files::default() })
@@ -424,6 +451,60 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damage() {
+    let bytes = table(1, 50, b"value");
+    let sidecar = sidecar_of(&bytes);
+    let [filter, description, _] = parts_of(&sidecar);
+    let mut filter = filter.to_vec();
+    let at = filter.len() - 32;
+    // The kind is byte 21 of the trailer; no known kind is 200.
+    filter[at + 21] = 200;
+    // The file's fingerprint and the parameter words precede the trailer.
+    let words = usize::from(filter[at + 24] >> 4);
+    let end = filter.len() - 4;
+    let sum = crc32c::crc32c(&filter[at - 8 - 4 * words..end]).to_le_bytes();
+    filter[end..].copy_from_slice(&sum);
+    let mut section = description[SECTION].to_vec();
+    section[SECTION_CHECKSUM_AT..].copy_from_slice(&crc32c::crc32c(&filter[..end]).to_le_bytes());
+    let unknown = forged(&sidecar, &filter, &section);
+    let table = open(&files(&bytes, unknown), TableOptions::default().with_kinds(KindRegistry::default()));
+    assert_unused(&table, 50, "kind 200");
+    assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
+}
+
+/// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
+/// read as absent.
+// promise: limited-memory
+#[test]
+fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
+    let table = table(1, 3_000, b"v");
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(9)));
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let store = match cut {
+            Some(cut) => FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()),
+            None => FilterStore::default(),
+        };
+        let whole_keys = sidecar_of_keys(&table, &store, 0..3_000);
+        let store = store.with_filters(Filters::default().with_key_parts(parts.clone()));
+        let of_parts = sidecar_of_keys(&table, &store, 0..3_000);
+        let [filter, description, _] = parts_of(&whole_keys);
+        let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
+        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
+        {
+            let table = open(&files, options.with_key_parts(parts.clone()));
+            for key in (0..3_000).step_by(50) {
+                assert!(
+                    table.filters().may_contain_prefix(&name(key)[..9]),
+                    "{cut:?}: the prefix of key {key} is lost"
+                );
+            }
+            assert!(table.sidecar_problem().is_some() || table.filter_problem().is_some(), "{cut:?}");
+            assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
+        }
+    }
 }
 
 /// Without the copy, readers of the sidecar would lose the table's own range filter.

@@ -1,8 +1,10 @@
 //! A writer that fails halfway must leave nothing that looks like a table. The failure guarded against: after a full
 //! disk, an engine finds half a table and uses it.
 
+#[cfg(unix)]
 use std::fs;
 use std::io::{self, Write};
+#[cfg(unix)]
 use std::path::Path;
 
 use bytes::Bytes;

@@ -34,7 +34,7 @@ use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::filter::{OpenShape, SingleProbe};
 use crate::hash::KeyHash;
 use crate::kernel::{SetProbe, dispatch_generic, for_this_cpu};
-use crate::simd::{self, InstructionSet};
+use crate::simd;
 
 /// The parts of a filter that a query needs in addition to the payload, precomputed when it is opened. Until it is
 /// [laid out](Self::lay_out), it has no layers, and no payload is long enough for it.
@@ -157,11 +157,11 @@ impl<'a> FilterView<'a> {
 pub(crate) fn single_probe() -> SingleProbe {
     let probe: SetProbe<OpenShape> = match simd::selected() {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        InstructionSet::Avx512 => avx512::probe,
+        simd::InstructionSet::Avx512 => avx512::probe,
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        InstructionSet::Avx2 => avx2::probe,
+        simd::InstructionSet::Avx2 => avx2::probe,
         #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
-        InstructionSet::Neon => neon::probe,
+        simd::InstructionSet::Neon => neon::probe,
         _ => portable::probe,
     };
     // SAFETY: the selected set is one that the CPU supports.

@@ -11,8 +11,7 @@ mod portable;
 
 use super::sweep::Echelon;
 use crate::filter::ribbon::columns::MAX_COLUMNS;
-use crate::kernel::dispatch_generic;
-use crate::simd::{self, InstructionSet};
+use crate::simd;
 
 /// The columns of one block: word `c` holds bit `c` of its 64 slots, the first slot in bit 0.
 pub(crate) type BlockColumns = [u64; MAX_COLUMNS as usize];
@@ -23,12 +22,12 @@ pub(crate) fn solve(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, 
     match simd::selected() {
         // With AVX-512, too: 64 lanes would save 1 to 2 % of a build, and need a second implementation.
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
-        InstructionSet::Avx512 | InstructionSet::Avx2 => dispatch_generic!(
+        simd::InstructionSet::Avx512 | simd::InstructionSet::Avx2 => crate::kernel::dispatch_generic!(
             @with "avx2,bmi1,bmi2,lzcnt,popcnt", planes::solve::<super::bytes::avx2::Avx2>,
             (echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns))
         ),
         #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
-        InstructionSet::Neon => dispatch_generic!(
+        simd::InstructionSet::Neon => crate::kernel::dispatch_generic!(
             @with "neon", planes::solve::<super::bytes::neon::Neon>,
             (echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns))
         ),
