@@ -61,12 +61,12 @@ impl<'a, F> BatchCandidates<'a, F> {
             self.searches.iter_mut().for_each(|(_, search)| search.leave());
             match self.sources.next() {
                 None => break,
-                Some(source @ Source::Overlapping(level, chunk)) => self.begin_overlapping(&source, level, chunk),
+                Some(source @ Source::Overlapping(level, chunk)) => {
+                    self.begin_overlapping(&source, level, chunk);
+                    self.give_next();
+                }
                 Some(source @ Source::Sorted(level)) if !level.sorted.is_empty() => self.begin_sorted(&source),
-                Some(Source::Sorted(_)) => {}
-            }
-            if self.given.is_empty() {
-                self.give_next();
+                Some(Source::Sorted(_)) => self.give_next(),
             }
         }
         self.interruption.leave();
@@ -129,7 +129,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// Finds the files of all keys in a sorted level, and returns the candidates.
+    /// Finds the files of all keys in a sorted level, and gives those that may have their keys.
     fn begin_sorted(&mut self, source: &Source<'a, F>) {
         let view = self.view;
         // Three passes over each chunk of keys, so that cache misses of one key overlap with those of the others.

@@ -80,16 +80,14 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         unsafe {
             match (usize::from(self.view.filter.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
-                (4..=COLUMNS_AT_ONCE, 0) if K::HAS_COPIES && BUMPING => self.run_as::<K, true, false>(hashes, matches),
-                (4..=COLUMNS_AT_ONCE, 0) | (5..=COLUMNS_AT_ONCE, _) if K::HAS_COPIES => {
-                    self.run_as::<K, true, true>(hashes, matches);
-                }
+                (4..=COLUMNS_AT_ONCE, 0) if K::HAS_COPIES => self.run_as::<K, true, false>(hashes, matches),
+                (5..=COLUMNS_AT_ONCE, _) if K::HAS_COPIES => self.run_as::<K, true, true>(hashes, matches),
                 _ => self.run_as::<K, false, true>(hashes, matches),
             }
         }
     }
 
-    /// If `NARROW`, every block has four to eight columns. If `MIXED`, the lower blocks may have one column less.
+    /// If `NARROW`, every block has four to eight columns. If `MIXED`, the lower blocks have one column less.
     ///
     /// # Safety
     ///
