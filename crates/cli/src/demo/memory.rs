@@ -9,9 +9,8 @@ use sstfilter::{BitsPerKey, FixedPolicy, KeyHash};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::TableOptions;
 
-use super::at_once;
 use super::keys::BundledKeys;
-use super::tables::{Entry, Tables, false_negatives, look_up_absent};
+use super::tables::{Entry, LookupFigures, Tables, false_negatives, look_up_absent};
 use crate::lines::KeyLines;
 
 /// Number of files: few, so that each filter has several partitions.
@@ -51,7 +50,8 @@ impl MemoryFigures {
 
 #[derive(Debug, Serialize)]
 pub(super) struct DesignFigures {
-    pub(super) data_block_reads_per_absent_lookup: f64,
+    #[serde(flatten)]
+    pub(super) lookups: LookupFigures,
     pub(super) filter_bytes_read_per_absent_lookup: f64,
     pub(super) false_negatives: u64,
 }
@@ -64,7 +64,7 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Ve
     let whole = write("whole", options.clone())?;
     let partitioned = write("partitioned", options.with_partitioned_filter(partitions))?;
     let names = skewed_lookups(&keys.absent);
-    at_once(&MEMORY_PERCENT, |&memory_percent| {
+    let figures = |&memory_percent| {
         let memory_bytes = whole.filter_bytes() * memory_percent / 100;
         let of = |design, tables, budget: FilterBudget| measure_design(keys, &names, tables, &budget, design);
         let budget = || FilterBudget::new(memory_bytes);
@@ -76,7 +76,8 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Ve
             partitions: of(2, &partitioned, budget().without_shrinking())?,
             shrunk_partitions: of(3, &partitioned, budget())?,
         })
-    })
+    };
+    MEMORY_PERCENT.iter().map(figures).collect()
 }
 
 fn measure_design(
@@ -91,7 +92,7 @@ fn measure_design(
     // Taken before the lookups of present keys, which must not count.
     let filter_bytes = budget.stats().loaded_bytes;
     Ok(DesignFigures {
-        data_block_reads_per_absent_lookup: lookups.data_block_reads_per_absent_lookup,
+        lookups,
         filter_bytes_read_per_absent_lookup: filter_bytes as f64 / names.len() as f64,
         false_negatives: false_negatives(&set, keys.present.iter().skip(design).step_by(DESIGNS))?,
     })

@@ -9,8 +9,6 @@ mod scans;
 mod tables;
 
 use core::fmt;
-use std::panic::resume_unwind;
-use std::thread;
 
 use anyhow::Context;
 use serde::Serialize;
@@ -58,16 +56,6 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         accidents,
     };
     Ok((Outcome::from_sound(is_sound), report))
-}
-
-/// Runs `work` on all items at once, and returns the results in their order. Only for work that is counted, because
-/// parallel runs would disturb times.
-fn at_once<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> anyhow::Result<R> + Sync) -> anyhow::Result<Vec<R>> {
-    let work = &work;
-    thread::scope(|scope| {
-        let running: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
-        running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
 }
 
 #[derive(Debug, Serialize)]
@@ -178,8 +166,8 @@ impl DemoReport {
 
     fn write_less_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn reads(design: &DesignFigures) -> String {
-            let DesignFigures { data_block_reads_per_absent_lookup, filter_bytes_read_per_absent_lookup, .. } = design;
-            format!("{data_block_reads_per_absent_lookup:.3} ({filter_bytes_read_per_absent_lookup:.1})")
+            let data_blocks = design.lookups.data_block_reads_per_absent_lookup;
+            format!("{data_blocks:.3} ({:.1})", design.filter_bytes_read_per_absent_lookup)
         }
         let columns: [Column<MemoryFigures>; 5] = [
             ("filter memory", |row| format!("{} % ({})", row.memory_percent, bytes(row.memory_bytes))),

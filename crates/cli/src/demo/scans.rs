@@ -10,7 +10,6 @@ use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts, KeyRange};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_table::{Table, TableOptions, TableSnapshot};
 
-use super::at_once;
 use super::keys::BundledKeys;
 use super::measure::FILES;
 use super::tables::{Entry, Tables};
@@ -118,7 +117,8 @@ impl ScansFigures {
 
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<ScansFigures> {
     let cases = STRETCHES.map(|stretch| Method::ALL.map(|method| Case { keys, stretch, method }));
-    let rows = at_once(cases.as_flattened(), |case| case.measure(directory))?;
+    let measured = cases.as_flattened().iter().map(|case| case.measure(directory));
+    let rows = measured.collect::<anyhow::Result<Vec<_>>>()?;
     // Reads in vain by scans of 100 names, for each stretch.
     let useless = |method: Method| {
         STRETCHES.map(|stretch| {
