@@ -85,7 +85,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what filters save, on the 63,666 package names of Debian 12
+    /// Show what filters save, on the 63,666 package names of Debian 12, and how many keys accidents lose
     Demo,
     /// Write tables from a file of keys, or with generated keys
     Build(BuildArgs),

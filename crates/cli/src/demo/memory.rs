@@ -1,19 +1,17 @@
 //! Measures the same skewed lookups with less and less memory for filters.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, FixedPolicy, KeyHash};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
-use sstfilter_table::{TableOptions, TableSet, TableWriter};
+use sstfilter_table::TableOptions;
 
 use super::keys::BundledKeys;
-use super::on_all_cores;
-use crate::files;
-use crate::filters::context;
+use super::tables::{Entry, LookupFigures, Tables, false_negatives, look_up_absent};
+use crate::lines::KeyLines;
 
 /// Number of files: few, so that each filter has several partitions.
 pub(super) const FILES: usize = 8;
@@ -52,19 +50,23 @@ impl MemoryFigures {
 
 #[derive(Debug, Serialize)]
 pub(super) struct DesignFigures {
-    pub(super) data_block_reads_per_absent_lookup: f64,
+    #[serde(flatten)]
+    pub(super) lookups: LookupFigures,
     pub(super) filter_bytes_read_per_absent_lookup: f64,
     pub(super) false_negatives: u64,
 }
 
-pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<[MemoryFigures; 4]> {
-    let whole = write(keys, directory, None)?;
+pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Vec<MemoryFigures>> {
+    let policy = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
+    let options = TableOptions::default().with_policy(Arc::new(policy));
     let partitions = PartitionOptions::new(PartitionCut::KeyRange, PARTITION_BYTES)?;
-    let partitioned = write(keys, directory, Some(partitions))?;
-    let names = skewed_lookups(keys.absent.len());
-    let figures = on_all_cores("looking up with less memory", &MEMORY_PERCENT, |&memory_percent| {
-        let memory_bytes = whole.filter_bytes * memory_percent / 100;
-        let of = |design, files: &Files, budget: FilterBudget| measure_design(keys, &names, files, &budget, design);
+    let write = |name, options| Tables::write(keys, &directory.join(name), &options, FILES, |key| key % FILES);
+    let whole = write("whole", options.clone())?;
+    let partitioned = write("partitioned", options.with_partitioned_filter(partitions))?;
+    let names = skewed_lookups(&keys.absent);
+    let figures = |&memory_percent| {
+        let memory_bytes = whole.filter_bytes() * memory_percent / 100;
+        let of = |design, tables, budget: FilterBudget| measure_design(keys, &names, tables, &budget, design);
         let budget = || FilterBudget::new(memory_bytes);
         Ok(MemoryFigures {
             memory_percent,
@@ -74,76 +76,33 @@ pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<[M
             partitions: of(2, &partitioned, budget().without_shrinking())?,
             shrunk_partitions: of(3, &partitioned, budget())?,
         })
-    })?;
-    figures.try_into().ok().context("a row for a size of memory is missing")
-}
-
-/// The written tables, the newest first.
-struct Files {
-    paths: Vec<PathBuf>,
-    filter_bytes: u64,
-}
-
-/// Deals the sorted keys to the files, each with a Ribbon filter.
-fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptions>) -> anyhow::Result<Files> {
-    let directory = directory.join(if partitions.is_some() { "partitioned" } else { "whole" });
-    std::fs::create_dir(&directory).with_context(|| format!("cannot create the directory {}", directory.display()))?;
-    let policy = FixedPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
-    let options = TableOptions::default().with_context(context()).with_policy(Arc::new(policy));
-    let options = match partitions {
-        Some(partitions) => options.with_partitioned_filter(partitions),
-        None => options,
     };
-    let (mut paths, mut filter_bytes) = (Vec::new(), 0);
-    for number in 0..FILES {
-        let path = directory.join(files::table_name(number as u64 + 1));
-        let mut writer = TableWriter::create(&path, &options)?;
-        for (key, value) in keys.present.iter().skip(number).step_by(FILES) {
-            writer.add(key, value)?;
-        }
-        filter_bytes += writer.finish()?.filter_bytes;
-        paths.push(path);
-    }
-    // The set expects the newest table first.
-    paths.reverse();
-    Ok(Files { paths, filter_bytes })
+    MEMORY_PERCENT.iter().map(figures).collect()
 }
 
 fn measure_design(
     keys: &BundledKeys,
-    names: &[usize],
-    files: &Files,
+    names: &[Entry<'_>],
+    tables: &Tables,
     budget: &FilterBudget,
     design: usize,
 ) -> anyhow::Result<DesignFigures> {
-    let set = TableSet::open(
-        (0..).zip(files.paths.iter().rev()),
-        &TableOptions::default().with_filter_budget(budget.clone()),
-    )?;
-    for &name in names {
-        let (key, _) = keys.absent.entry(name);
-        ensure!(set.get(key)?.is_none(), "{}: found, but was never written", key.escape_ascii());
-    }
-    let lookups = names.len() as f64;
+    let set = tables.open(&TableOptions::default().with_filter_budget(budget.clone()))?;
+    let lookups = look_up_absent(&set, names.iter().copied())?;
     // Taken before the lookups of present keys, which must not count.
-    let reads = set.stats().data_block_reads;
-    let mut false_negatives = 0;
     let filter_bytes = budget.stats().loaded_bytes;
-    for (key, value) in keys.present.iter().skip(design).step_by(DESIGNS) {
-        false_negatives += u64::from(set.get(key)?.as_deref() != Some(value));
-    }
     Ok(DesignFigures {
-        data_block_reads_per_absent_lookup: reads as f64 / lookups,
-        filter_bytes_read_per_absent_lookup: filter_bytes as f64 / lookups,
-        false_negatives,
+        lookups,
+        filter_bytes_read_per_absent_lookup: filter_bytes as f64 / names.len() as f64,
+        false_negatives: false_negatives(&set, keys.present.iter().skip(design).step_by(DESIGNS))?,
     })
 }
 
-/// Returns the index of the name, among `count` sorted ones, for each lookup. The distribution is Zipf's; names next to
-/// each other are about equally popular.
-fn skewed_lookups(count: usize) -> Vec<usize> {
+/// Returns the looked-up ones of sorted names. Their distribution is Zipf's; names next to each other are about equally
+/// popular.
+fn skewed_lookups(names: &KeyLines) -> Vec<Entry<'_>> {
     let mut sum = 0.0;
-    let cumulative: Vec<f64> = (1..=count)
+    let cumulative: Vec<f64> = (1..=names.len())
         .map(|rank| {
             sum += (rank as f64).powf(-ZIPF_EXPONENT);
             sum
@@ -151,7 +110,6 @@ fn skewed_lookups(count: usize) -> Vec<usize> {
         .collect();
     // Well-mixed numbers of 53 bits, as many as an `f64` holds exactly, the same in each run.
     let uniform = |lookup: usize| (KeyHash::mix(lookup as u64).get() >> 11) as f64 / (1_u64 << 53) as f64;
-    (0..LOOKUPS)
-        .map(|lookup| cumulative.partition_point(|&below| below <= uniform(lookup) * sum).min(count - 1))
-        .collect()
+    let name = |lookup| cumulative.partition_point(|&below| below <= uniform(lookup) * sum).min(names.len() - 1);
+    (0..LOOKUPS).map(|lookup| names.entry(name(lookup))).collect()
 }

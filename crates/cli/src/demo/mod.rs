@@ -1,24 +1,25 @@
-//! `sstfilter demo`: shows what filters save on real keys, measured on real tables.
+//! `sstfilter demo`: shows what filters save on real keys, measured on real tables, and how many keys
+//! accidents lose.
 
+mod accidents;
 mod keys;
 mod measure;
 mod memory;
 mod scans;
+mod tables;
 
 use core::fmt;
-use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use anyhow::Context;
 use serde::Serialize;
 
 use crate::output::{Column, Outcome, figures};
-use crate::progress::Progress;
+use crate::progress;
 use crate::units::{bytes, grouped, nanoseconds, percent, whole};
+use accidents::AccidentFigures;
 use measure::{FILES, KindFigures, PolicyFigures};
 use memory::{DesignFigures, MemoryFigures};
-use scans::{ScanFigures, ScansFigures};
+use scans::{LengthFigures, ScanFigures, ScansFigures};
 
 /// Runs the demonstration. The answer is no if any key was lost, or scans read more than they may.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
@@ -26,15 +27,23 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     // Removed with its tables when it is dropped, also after an error.
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
+    let stages = progress::stages(3);
+    stages.set_message("looking up names");
     let (scenario, compacted) = measure::measure(&keys, directory.path())?;
+    stages.inc(1);
+    stages.set_message("looking up names with less memory");
     let less_memory = memory::measure(&keys, directory.path())?;
+    stages.inc(1);
+    stages.set_message("scanning names");
     let scans = scans::measure(&keys, directory.path())?;
+    let accidents = accidents::measure()?;
     let (keys, absent_keys) = (keys.present.len() as u64, keys.absent.len() as u64);
     let in_scenario: u64 = scenario.iter().map(|policy| policy.false_negatives).sum();
     let with_less_memory = less_memory.iter().flat_map(MemoryFigures::designs).map(|design| design.false_negatives);
-    let is_accepted = scans.is_accepted && scans.wrong_scans() == 0;
     let lost =
         in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>() + with_less_memory.sum::<u64>();
+    let is_accepted = scans.is_accepted && scans.wrong_scans() == 0;
+    let is_sound = lost == 0 && is_accepted && accidents.iter().all(|accident| accident.false_negatives == 0);
     let report = DemoReport {
         keys,
         absent_keys,
@@ -44,36 +53,9 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         compacted,
         less_memory,
         scans,
+        accidents,
     };
-    Ok((Outcome::from_sound(lost == 0 && is_accepted), report))
-}
-
-/// Runs `work` on each item, on all cores, and returns the results in the items' order. Only for work that is counted,
-/// because parallel runs would disturb times.
-fn on_all_cores<I: Sync, R: Send>(
-    task: &'static str,
-    items: &[I],
-    work: impl Fn(&I) -> anyhow::Result<R> + Sync,
-) -> anyhow::Result<Vec<R>> {
-    let (next, progress) = (AtomicUsize::new(0), Mutex::new(Progress::new(task, items.len() as u64)));
-    let results = Mutex::new(Vec::new());
-    let work_on = || {
-        while let at = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(item) = items.get(at)
-        {
-            let result = work(item);
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
-            progress.lock().unwrap_or_else(PoisonError::into_inner).step();
-        }
-    };
-    thread::scope(|scope| {
-        // One thread fewer than cores, because this thread also works.
-        (1..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| _ = scope.spawn(work_on));
-        work_on();
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|&(at, _)| at);
-    results.into_iter().map(|(_, result)| result).collect()
+    Ok((Outcome::from_sound(is_sound), report))
 }
 
 #[derive(Debug, Serialize)]
@@ -83,8 +65,9 @@ pub(crate) struct DemoReport {
     files: usize,
     scenario_70_files: [PolicyFigures; 4],
     compacted: [KindFigures; 2],
-    less_memory: [MemoryFigures; 4],
+    less_memory: Vec<MemoryFigures>,
     scans: ScansFigures,
+    accidents: Vec<AccidentFigures>,
     conclusion: String,
 }
 
@@ -98,17 +81,17 @@ fn conclusion(scenario: &[PolicyFigures; 4], compacted: &[KindFigures; 2], keys:
          {:.3}, in {} instead of {}; in one compacted file, Ribbon has the same rate at \
          {:.2} bits per key instead of {:.2} ({:.0} % less memory) for {:.1} times the build time.",
         with.filter_bits_per_key,
-        with.data_block_reads_per_absent_lookup,
-        without.data_block_reads_per_absent_lookup,
+        with.lookups.data_block_reads_per_absent_lookup,
+        without.lookups.data_block_reads_per_absent_lookup,
         grouped(lost),
         grouped(keys),
         map.filter_bits_per_key,
-        map.data_block_reads_per_absent_lookup,
-        nanoseconds(map.ns_per_absent_lookup),
-        nanoseconds(with.ns_per_absent_lookup),
-        ribbon.bits_per_key,
-        bloom.bits_per_key,
-        (1.0 - ribbon.bits_per_key / bloom.bits_per_key) * 100.0,
+        map.lookups.data_block_reads_per_absent_lookup,
+        nanoseconds(map.lookups.ns_per_absent_lookup),
+        nanoseconds(with.lookups.ns_per_absent_lookup),
+        ribbon.built.bits_per_key,
+        bloom.built.bits_per_key,
+        (1.0 - ribbon.built.bits_per_key / bloom.built.bits_per_key) * 100.0,
         ribbon.build_ns_per_key / bloom.build_ns_per_key,
     )
 }
@@ -123,6 +106,7 @@ impl fmt::Display for DemoReport {
         self.write_compacted(f)?;
         self.write_less_memory(f)?;
         self.write_scans(f)?;
+        self.write_accidents(f)?;
         writeln!(f)?;
         write_wrapped(f, &self.conclusion)
     }
@@ -135,9 +119,9 @@ impl DemoReport {
         }
         let columns: [Column<PolicyFigures>; 8] = [
             ("filter", |policy| policy.policy.to_owned()),
-            ("data blocks", |policy| format!("{:.3}", policy.data_block_reads_per_absent_lookup)),
-            ("bytes read", |policy| bytes(whole(policy.bytes_read_per_absent_lookup.round()))),
-            ("time", |policy| nanoseconds(policy.ns_per_absent_lookup)),
+            ("data blocks", |policy| format!("{:.3}", policy.lookups.data_block_reads_per_absent_lookup)),
+            ("bytes read", |policy| bytes(whole(policy.lookups.bytes_read_per_absent_lookup.round()))),
+            ("time", |policy| nanoseconds(policy.lookups.ns_per_absent_lookup)),
             ("bits/key", |policy| format!("{:.2}", policy.filter_bits_per_key)),
             ("false pos.", |policy| rate(policy, policy.observed_fpr)),
             ("expected", |policy| rate(policy, policy.expected_fpr)),
@@ -158,8 +142,8 @@ impl DemoReport {
             let (used, per_file) = (policy.filter_kind_used, self.keys / FILES as u64);
             writeln!(f, "{name} was requested, {used} was built: {reason} (about {per_file} per file)")?;
         }
-        if policy.absent_lookups < self.absent_keys {
-            let (absent, present) = (grouped(policy.absent_lookups), grouped(policy.present_lookups));
+        if policy.lookups.absent_lookups < self.absent_keys {
+            let (absent, present) = (grouped(policy.lookups.absent_lookups), grouped(policy.present_lookups));
             writeln!(f, "{name}: measured on {absent} absent and {present} present keys")?;
         }
         Ok(())
@@ -167,11 +151,11 @@ impl DemoReport {
 
     fn write_compacted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: [Column<KindFigures>; 9] = [
-            ("filter", |kind| kind.kind.to_owned()),
-            ("bits/key", |kind| format!("{:.2}", kind.bits_per_key)),
+            ("filter", |kind| kind.built.filter.kind.to_owned()),
+            ("bits/key", |kind| format!("{:.2}", kind.built.bits_per_key)),
             ("size", |kind| bytes(kind.block_bytes)),
             ("false pos.", |kind| percent(kind.observed_fpr)),
-            ("expected", |kind| percent(kind.expected_fpr)),
+            ("expected", |kind| percent(kind.built.expected_fpr)),
             ("build/key", |kind| nanoseconds(kind.build_ns_per_key)),
             ("query hit", |kind| nanoseconds(kind.query_present_ns)),
             ("query miss", |kind| nanoseconds(kind.query_absent_ns)),
@@ -179,18 +163,14 @@ impl DemoReport {
         ];
         writeln!(f, "{}", figures(&columns, &self.compacted))
     }
-}
 
-impl DemoReport {
     fn write_less_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn reads(design: &DesignFigures) -> String {
-            format!("{:.3}", design.data_block_reads_per_absent_lookup)
-        }
-        fn filters(design: &DesignFigures) -> String {
-            format!("{:.1}", design.filter_bytes_read_per_absent_lookup)
+            let data_blocks = design.lookups.data_block_reads_per_absent_lookup;
+            format!("{data_blocks:.3} ({:.1})", design.filter_bytes_read_per_absent_lookup)
         }
         let columns: [Column<MemoryFigures>; 5] = [
-            ("filter memory", |row| format!("{} %", row.memory_percent)),
+            ("filter memory", |row| format!("{} % ({})", row.memory_percent, bytes(row.memory_bytes))),
             ("kept or dropped", |row| reads(&row.kept_or_dropped)),
             ("shrunk", |row| reads(&row.shrunk)),
             ("partitions", |row| reads(&row.partitions)),
@@ -198,34 +178,23 @@ impl DemoReport {
         ];
         let (files, partition) = (memory::FILES, bytes(memory::PARTITION_BYTES.into()));
         writeln!(f, "\n{files} files, less and less memory for filters: data blocks read per lookup of an absent key")?;
-        writeln!(f, "{}", figures(&columns, &self.less_memory))?;
-        let columns: [Column<MemoryFigures>; 5] = [
-            ("filter memory", |row| bytes(row.memory_bytes)),
-            ("kept or dropped", |row| filters(&row.kept_or_dropped)),
-            ("shrunk", |row| filters(&row.shrunk)),
-            ("partitions", |row| filters(&row.partitions)),
-            ("shrunk partitions", |row| filters(&row.shrunk_partitions)),
-        ];
-        writeln!(f, "\nThe same lookups: bytes of filters read per lookup")?;
+        writeln!(f, "(in parentheses, bytes of filters read)")?;
         writeln!(f, "{}", figures(&columns, &self.less_memory))?;
         writeln!(f, "Ribbon filters with partitions of {partition}; a few names are looked up most, by Zipf's law")
     }
-}
 
-impl DemoReport {
     fn write_scans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn reads(row: &ScanFigures, length: usize) -> String {
-            row.lengths.get(length).map_or_else(String::new, |length| {
-                format!("{:.1} ({:.1})", length.data_block_reads_per_scan, length.useless_reads_per_scan)
-            })
+        fn reads(length: &LengthFigures) -> String {
+            format!("{:.1} ({:.1})", length.data_block_reads_per_scan, length.useless_reads_per_scan)
         }
         let columns: [Column<ScanFigures>; 5] = [
             ("filter", |row| row.method.to_owned()),
-            ("10 names", |row| reads(row, 0)),
-            ("100 names", |row| reads(row, 1)),
-            ("1,000 names", |row| reads(row, 2)),
+            ("10 names", |row| reads(&row.lengths[0])),
+            ("100 names", |row| reads(&row.lengths[1])),
+            ("1,000 names", |row| reads(&row.lengths[2])),
             ("bits/key", |row| format!("{:.2}", row.filter_bits_per_key)),
         ];
+        let wrong = grouped(self.scans.wrong_scans());
         for stretch in scans::STRETCHES {
             let dealt = if stretch == 1 { "one by one".to_owned() } else { format!("in stretches of {stretch}") };
             writeln!(
@@ -234,103 +203,40 @@ impl DemoReport {
             )?;
             writeln!(f, "{}", figures(&columns, self.scans.rows.iter().filter(|row| row.stretch == stretch)))?;
         }
-        writeln!(
-            f,
-            "{} of the scans returned other names or versions than were written",
-            grouped(self.scans.wrong_scans())
-        )?;
-        write_wrapped(f, &self.scans.verdict())
+        writeln!(f, "{wrong} of the scans returned other names or versions than were written")?;
+        write_wrapped(f, &self.scans.conclusion)
+    }
+
+    fn write_accidents(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: [Column<AccidentFigures>; 3] = [
+            ("accident", |row| row.accident.to_owned()),
+            ("plain Bloom filter", |row| grouped(row.plain_bloom_false_negatives)),
+            ("sstfilter", |row| grouped(row.false_negatives)),
+        ];
+        writeln!(f, "\nOne file of {} keys: keys lost after an accident", grouped(accidents::KEYS.into()))?;
+        writeln!(f, "{}", figures(&columns, &self.accidents))?;
+        writeln!(f, "After an accident, sstfilter does not use the filter, and reports why:")?;
+        for AccidentFigures { accident, problem, .. } in &self.accidents {
+            if let Some(problem) = problem {
+                write_wrapped(f, &format!("{accident}: {problem}"))?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// Writes `text` in lines of at most 96 columns.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     const COLUMNS: usize = 96;
-    let mut column = 0;
+    let mut line = String::new();
     for word in text.split_whitespace() {
-        let width = word.chars().count();
         // One column for the blank before the word.
-        let fits = column + 1 + width <= COLUMNS;
-        let before = if column == 0 {
-            ""
-        } else if fits {
-            " "
-        } else {
-            "\n"
-        };
-        write!(f, "{before}{word}")?;
-        column = if fits { column + before.len() + width } else { width };
-    }
-    writeln!(f)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn policy(name: &'static str, fallback_reason: Option<&'static str>) -> PolicyFigures {
-        PolicyFigures {
-            policy: name,
-            data_block_reads_per_absent_lookup: 69.999,
-            bytes_read_per_absent_lookup: 1_023.9 * 1_024.0,
-            filter_bits_per_key: 10.45,
-            absent_lookups: 2_272,
-            present_lookups: 63_666,
-            false_negatives: 0,
-            observed_fpr: 0.009_999,
-            absent_probes: 1_590_470,
-            expected_fpr: 0.009_999,
-            ns_per_absent_lookup: 999_949.0,
-            filter_kind_used: "bloom",
-            fallback_reason,
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            writeln!(f, "{line}")?;
+            line.clear();
         }
+        let blank = if line.is_empty() { "" } else { " " };
+        line.extend([blank, word]);
     }
-
-    fn kind(name: &'static str) -> KindFigures {
-        KindFigures {
-            kind: name,
-            requested: name,
-            keys: 63_666,
-            block_bytes: 102_300,
-            bits_per_key: 10.01,
-            observed_fpr: 0.009_999,
-            absent_probes: 22_721,
-            expected_fpr: 0.009_999,
-            false_negatives: 0,
-            build_ns_per_key: 999_949.0,
-            query_present_ns: 999_949.0,
-            query_absent_ns: 999_949.0,
-        }
-    }
-
-    fn memory(memory_percent: u64) -> MemoryFigures {
-        let design = || DesignFigures {
-            data_block_reads_per_absent_lookup: 7.999_9,
-            filter_bytes_read_per_absent_lookup: 9_999.94,
-            false_negatives: 0,
-        };
-        let [kept_or_dropped, shrunk, partitions, shrunk_partitions] = core::array::from_fn(|_| design());
-        let memory_bytes = 1_023 << 10;
-        MemoryFigures { memory_percent, memory_bytes, kept_or_dropped, shrunk, partitions, shrunk_partitions }
-    }
-
-    #[test]
-    fn the_text_fits_a_terminal_without_broken_rows_and_ends_in_a_sentence() {
-        let scenario =
-            [policy("none", None), policy("bloom", None), policy("ribbon", Some("too few keys")), policy("map", None)];
-        let compacted = [kind("bloom"), kind("ribbon")];
-        let conclusion = conclusion(&scenario, &compacted, 63_666, 0);
-        let (keys, absent_keys) = (63_666, 22_721);
-        let less_memory = [100, 50, 25, 10].map(memory);
-        let (files, scenario_70_files) = (FILES, scenario);
-        let scans = ScansFigures { rows: Vec::new(), useless_reads_left: Vec::new(), is_accepted: true };
-        let report =
-            DemoReport { keys, absent_keys, files, scenario_70_files, compacted, less_memory, scans, conclusion };
-        let text = report.to_string();
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        let rows = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
-        assert_eq!((rows(" bloom "), rows(" ribbon "), rows("   ")), (2, 2, 0), "{text}");
-        assert!(text.contains("too few keys (about 909 per file)"), "{text}");
-        assert!(text.ends_with("the build time.\n"), "{text}");
-    }
+    writeln!(f, "{line}")
 }

@@ -4,16 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts, KeyRange};
 use sstfilter_range::{RangePolicy, RangeUnits};
-use sstfilter_table::{Table, TableOptions, TableSet, TableSnapshot, TableWriter};
+use sstfilter_table::{Table, TableOptions, TableSnapshot};
 
 use super::keys::BundledKeys;
 use super::measure::FILES;
-use super::on_all_cores;
-use crate::files;
-use crate::filters::context;
+use super::tables::{Entry, Tables};
 
 /// Numbers of names in a scan.
 pub(super) const LENGTHS: [usize; 3] = [10, 100, 1_000];
@@ -53,8 +52,9 @@ impl Method {
         }
     }
 
+    /// Returns the options for writing.
     fn options(self) -> anyhow::Result<TableOptions> {
-        let options = TableOptions::default().with_context(context());
+        let options = TableOptions::default();
         let rate = FalsePositiveRate::ONE_PERCENT;
         Ok(match self {
             Self::None => options.without_filter(),
@@ -70,15 +70,6 @@ impl Method {
     }
 }
 
-impl Method {
-    fn read_options(self) -> TableOptions {
-        match self {
-            Self::PrefixBloom => TableOptions::default().with_key_parts(prefixes()),
-            _ => TableOptions::default(),
-        }
-    }
-}
-
 /// Returns prefixes of several lengths, because the ends of most scans share one of them.
 fn prefixes() -> KeyParts {
     let extractor = |bytes| Arc::new(FixedPrefix::new(bytes));
@@ -91,11 +82,12 @@ pub(super) struct ScanFigures {
     pub(super) stretch: usize,
     pub(super) method: &'static str,
     pub(super) filter_bits_per_key: f64,
-    pub(super) lengths: Vec<LengthFigures>,
+    /// By number of names, as in [`LENGTHS`].
+    pub(super) lengths: [LengthFigures; 3],
 }
 
 /// Data blocks read by scans of one length.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct LengthFigures {
     pub(super) names: usize,
     pub(super) data_block_reads_per_scan: f64,
@@ -112,158 +104,121 @@ pub(super) struct LengthFigures {
 pub(super) struct ScansFigures {
     pub(super) rows: Vec<ScanFigures>,
     /// Useless reads of scans of 100 names with ordered range filters over those without filters, for each stretch.
-    pub(super) useless_reads_left: Vec<f64>,
+    pub(super) useless_reads_left: [f64; 2],
     pub(super) is_accepted: bool,
+    pub(super) conclusion: String,
 }
 
 impl ScansFigures {
     pub(super) fn wrong_scans(&self) -> u64 {
         self.rows.iter().flat_map(|row| &row.lengths).map(|length| length.wrong_scans).sum()
     }
-
-    /// Returns a sentence on whether the figures are accepted.
-    pub(super) fn verdict(&self) -> String {
-        let useless = |stretch: usize, method: Method| self.useless(stretch, method).unwrap_or_default();
-        let [stretches, one_by_one] = STRETCHES;
-        let verdict = if self.is_accepted { "at most a tenth, as promised" } else { "MORE than a tenth" };
-        format!(
-            "If files hold stretches of {stretches} names, scans of {} names read {:.2} data blocks in files without any of \
-             their names, instead of {:.2}: {verdict}. If names are dealt one by one, every file has names right next to the \
-             scan, and {:.2} of {:.2} reads are left.",
-            LENGTHS[1],
-            useless(stretches, Method::Ordered),
-            useless(stretches, Method::None),
-            useless(one_by_one, Method::Ordered),
-            useless(one_by_one, Method::None),
-        )
-    }
-
-    /// Returns the useless reads per scan of 100 names.
-    fn useless(&self, stretch: usize, method: Method) -> Option<f64> {
-        let row = self.rows.iter().find(|row| row.stretch == stretch && row.method == method.name())?;
-        Some(row.lengths.get(1)?.useless_reads_per_scan)
-    }
 }
 
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<ScansFigures> {
-    let deals = STRETCHES.map(|stretch| Deal::new(keys, stretch));
-    let measured: Vec<_> = deals.iter().flat_map(|deal| Method::ALL.map(|method| (deal, method))).collect();
-    let rows = on_all_cores("scanning", &measured, |&(deal, method)| {
-        deal.measure(method, &directory.join(format!("scans-{}-{method:?}", deal.stretch)))
-    })?;
-    let mut figures = ScansFigures { rows, useless_reads_left: Vec::new(), is_accepted: false };
-    for stretch in STRETCHES {
-        let useless = |method| figures.useless(stretch, method).unwrap_or_default();
-        // `max`, because the share of no useless reads would be NaN.
-        let left = useless(Method::Ordered) / useless(Method::None).max(f64::MIN_POSITIVE);
-        figures.useless_reads_left.push(left);
-    }
+    let cases = STRETCHES.map(|stretch| Method::ALL.map(|method| Case { keys, stretch, method }));
+    let measured = cases.as_flattened().iter().map(|case| case.measure(directory));
+    let rows = measured.collect::<anyhow::Result<Vec<_>>>()?;
+    // Reads in vain by scans of 100 names, for each stretch.
+    let useless = |method: Method| {
+        STRETCHES.map(|stretch| {
+            let row = rows.iter().find(|row| row.stretch == stretch && row.method == method.name());
+            row.map_or(f64::NAN, |row| row.lengths[1].useless_reads_per_scan)
+        })
+    };
+    let (none, ordered) = (useless(Method::None), useless(Method::Ordered));
+    // `max`, because the share of no useless reads would be NaN.
+    let useless_reads_left = [0, 1].map(|stretch| ordered[stretch] / none[stretch].max(f64::MIN_POSITIVE));
     // Only for stretches: if names are dealt one by one, no filter can exclude files with names next to the scan.
-    figures.is_accepted = figures.useless_reads_left.first().is_some_and(|&left| left <= MAX_LEFT);
-    Ok(figures)
+    let is_accepted = useless_reads_left[0] <= MAX_LEFT;
+    let verdict = if is_accepted { "at most a tenth, as promised" } else { "MORE than a tenth" };
+    let conclusion = format!(
+        "If files hold stretches of {} names, scans of {} names read {:.2} data blocks in files without any of their \
+         names, instead of {:.2}: {verdict}. If names are dealt one by one, every file has names right next to the \
+         scan, and {:.2} of {:.2} reads are left.",
+        STRETCHES[0], LENGTHS[1], ordered[0], none[0], ordered[1], none[1],
+    );
+    Ok(ScansFigures { rows, useless_reads_left, is_accepted, conclusion })
 }
 
-/// The assignment of names to files.
-struct Deal<'a> {
-    names: Vec<(&'a [u8], &'a [u8])>,
+/// Files of names, and a way to skip some of them in scans.
+struct Case<'a> {
+    keys: &'a BundledKeys,
     stretch: usize,
-    /// The file of each name.
-    files: Vec<usize>,
+    method: Method,
 }
 
-impl<'a> Deal<'a> {
-    fn new(keys: &'a BundledKeys, stretch: usize) -> Self {
-        let names: Vec<_> = keys.present.iter().collect();
-        let file = |name: usize| below(DEAL_SEED + (name / stretch) as u64, FILES);
-        let files = (0..names.len()).map(file).collect();
-        Self { names, stretch, files }
+impl Case<'_> {
+    /// Returns the file of the name at an index.
+    fn file_of(&self, name: usize) -> usize {
+        below(DEAL_SEED + (name / self.stretch) as u64, FILES)
     }
 
-    fn measure(&self, method: Method, directory: &Path) -> anyhow::Result<ScanFigures> {
-        let filter_bytes = self.write(method, directory)?;
-        let file = |number: u64| (number, directory.join(files::table_name(number)));
-        let set = TableSet::open((1..=FILES as u64).map(file), &method.read_options())?;
-        let set = set.snapshot();
-        // Loads every table's index, which then stays in memory, so that scans count only data blocks.
-        for table in set.tables(0) {
-            ensure!(table.filter_problem().is_none(), "a filter cannot be used");
-            table.iter().next();
-        }
-        let lengths = LENGTHS.map(|names| self.scan(&set, method, names));
+    fn measure(&self, directory: &Path) -> anyhow::Result<ScanFigures> {
+        let Self { keys, stretch, method } = *self;
+        let directory = directory.join(format!("scans-{stretch}-{method:?}"));
+        let tables = Tables::write(keys, &directory, &method.options()?, FILES, |name| self.file_of(name))?;
+        // Only filters of prefixes are probed for these.
+        let set = tables.open(&TableOptions::default().with_key_parts(prefixes()))?.snapshot();
+        let [ten, hundred, thousand] = LENGTHS.map(|length| self.scan(&set, length));
         Ok(ScanFigures {
-            stretch: self.stretch,
+            stretch,
             method: method.name(),
-            filter_bits_per_key: filter_bytes as f64 * 8.0 / self.names.len() as f64,
-            lengths: lengths.into_iter().collect::<anyhow::Result<_>>()?,
+            filter_bits_per_key: tables.filter_bytes() as f64 * 8.0 / keys.present.len() as f64,
+            lengths: [ten?, hundred?, thousand?],
         })
     }
 
-    /// Writes the names of file `n` to table `n + 1`. Returns the bytes of all filters.
-    fn write(&self, method: Method, directory: &Path) -> anyhow::Result<u64> {
-        std::fs::create_dir(directory)
-            .with_context(|| format!("cannot create the directory {}", directory.display()))?;
-        let (options, mut filter_bytes) = (method.options()?, 0);
-        for file in 0..FILES {
-            let mut writer = TableWriter::create(directory.join(files::table_name(file as u64 + 1)), &options)?;
-            for (&(name, value), _) in self.names.iter().zip(&self.files).filter(|&(_, &of)| of == file) {
-                writer.add(name, value)?;
-            }
-            let summary = writer.finish()?;
-            filter_bytes += summary.filter_bytes + summary.range_filter_bytes;
-        }
-        Ok(filter_bytes)
-    }
-
     /// Measures scans of `length` names.
-    fn scan(&self, set: &TableSnapshot, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
-        let mut found = LengthFigures { names: length, ..LengthFigures::default() };
-        let (before, mut useless, mut without) = (set.stats().data_block_reads, 0, 0);
+    fn scan(&self, set: &TableSnapshot, length: usize) -> anyhow::Result<LengthFigures> {
+        let [mut blocks, mut useless, mut strangers, mut wrong_scans] = [0; 4];
         for scan in 0..SCANS {
-            let first = below(SCAN_SEED + scan, self.names.len() - length);
-            let names = &self.names[first..first + length];
-            let has_name = |file: usize| self.files[first..first + length].contains(&file);
-            // The newest table is the last that was written.
-            let tables = set.tables(0).enumerate();
-            let strangers = tables.filter(|(at, _)| !has_name(FILES - 1 - at)).map(|(_, table)| table);
-            // Collected, because their reads are summed before and after the scan.
-            let strangers: Vec<_> = strangers.collect();
-            let reads = || strangers.iter().map(|table| table.stats().data_block_reads).sum::<u64>();
+            let first = below(SCAN_SEED + scan, self.keys.present.len() - length);
+            let mut has_name = [false; FILES];
+            (first..first + length).for_each(|name| has_name[self.file_of(name)] = true);
+            let names: Vec<_> = (first..first + length).map(|name| self.keys.present.entry(name)).collect();
+            let reads = || set.tables(0).map(|table| table.stats().data_block_reads).collect::<Vec<_>>();
             let before = reads();
-            let entries = entries(set, method, names)?;
-            let is_right = entries.iter().map(|(name, value)| (&name[..], &value[..])).eq(names.iter().copied());
-            found.wrong_scans += u64::from(!is_right);
-            useless += reads() - before;
-            without += strangers.len();
+            let entries = self.entries(set, &names)?;
+            wrong_scans += u64::from(!entries.iter().map(|(name, value)| (&name[..], &value[..])).eq(names));
+            // The tables come in reverse, the newest first.
+            for (has_name, (after, before)) in has_name.iter().rev().zip(reads().iter().zip(before)) {
+                blocks += after - before;
+                if !has_name {
+                    useless += after - before;
+                    strangers += 1;
+                }
+            }
         }
+        ensure!(blocks > 0, "scans read no data block: their reads are not counted");
         let per_scan = |count: u64| count as f64 / SCANS as f64;
-        found.data_block_reads_per_scan = per_scan(set.stats().data_block_reads - before);
-        (found.useless_reads_per_scan, found.files_without_a_name) = (per_scan(useless), per_scan(without as u64));
-        ensure!(found.data_block_reads_per_scan > 0.0, "scans read no data block: their reads are not counted");
-        Ok(found)
+        Ok(LengthFigures {
+            names: length,
+            data_block_reads_per_scan: per_scan(blocks),
+            useless_reads_per_scan: per_scan(useless),
+            files_without_a_name: per_scan(strangers),
+            wrong_scans,
+        })
     }
-}
 
-/// Returns the entries from the first name to the last.
-fn entries(
-    set: &TableSnapshot,
-    method: Method,
-    names: &[(&[u8], &[u8])],
-) -> anyhow::Result<Vec<(bytes::Bytes, bytes::Bytes)>> {
-    let (Some((first, _)), Some((last, _))) = (names.first(), names.last()) else { return Ok(Vec::new()) };
-    let range = KeyRange::from(*first..=*last);
-    if method != Method::PrefixBloom {
-        return Ok(set.range(range).collect::<Result<_, _>>()?);
+    /// Returns the entries from the first name to the last.
+    fn entries(&self, set: &TableSnapshot, names: &[Entry<'_>]) -> anyhow::Result<Vec<(Bytes, Bytes)>> {
+        let (Some((first, _)), Some((last, _))) = (names.first(), names.last()) else { return Ok(Vec::new()) };
+        let range = KeyRange::from(*first..=*last);
+        if self.method != Method::PrefixBloom {
+            return Ok(set.range(range).collect::<Result<_, _>>()?);
+        }
+        let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
+        let may_contain_range = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
+        let mut entries = Vec::new();
+        for entry in set.tables(0).filter(may_contain_range).flat_map(|table| table.range(range)) {
+            let entry = entry?;
+            // Every name is in exactly one file, so that there is no older value to hide.
+            entries.push((entry.key, entry.value.context("a name without its version")?));
+        }
+        entries.sort();
+        Ok(entries)
     }
-    let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
-    let mut entries = Vec::new();
-    let may_contain_range = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
-    for entry in set.tables(0).filter(may_contain_range).flat_map(|table| table.range(range)) {
-        let entry = entry?;
-        // Every name is in exactly one file, so that there is no older value to hide.
-        entries.push((entry.key, entry.value.context("a name without its version")?));
-    }
-    entries.sort();
-    Ok(entries)
 }
 
 /// Returns a number below `count`, the same in each run.

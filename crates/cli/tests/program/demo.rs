@@ -1,6 +1,7 @@
 //! The failures guarded against: a demonstration that shows wrong figures, or exits with success although a key was
 //! lost.
 
+use std::fs;
 use std::sync::OnceLock;
 
 use crate::common::run;
@@ -113,4 +114,33 @@ fn with_a_quarter_of_the_memory_shrinking_halves_the_useless_reads() {
     let reads = |design: &str| number(&quarter[design], "data_block_reads_per_absent_lookup");
     assert!(reads("shrunk") <= 0.5 * reads("kept_or_dropped"), "{quarter}");
     assert!(reads("shrunk_partitions") <= 0.2 * reads("kept_or_dropped"), "{quarter}");
+}
+
+#[test]
+fn no_accident_hides_a_key_and_the_readme_has_the_figures() {
+    let accidents = &report()["accidents"];
+    let readme = fs::read_to_string("../../README.md").unwrap();
+    let columns = |first: &str| {
+        let mut cells = readme.lines().find_map(|line| line.strip_prefix(first)).unwrap().split(" | ");
+        [(); 4].map(|()| cells.next().unwrap().trim_end_matches(" |").replace(',', ""))
+    };
+    let [names, plain, ours] = ["| | ", "| plain Bloom filter | ", "| sstfilter | "].map(columns);
+    for ((name, plain), ours) in names.iter().zip(plain).zip(ours) {
+        let row = by_name(accidents, "accident", name);
+        assert_eq!(row["plain_bloom_false_negatives"].to_string(), plain, "{row}");
+        assert_eq!(row["false_negatives"].to_string(), ours, "{row}");
+        assert!(row["false_negatives"] == 0 && row["problem"].is_string(), "{row}");
+    }
+    let none = by_name(accidents, "accident", "none");
+    assert_eq!((&none["plain_bloom_false_negatives"], &none["problem"]), (&0.into(), &Value::Null));
+}
+
+#[test]
+fn the_text_fits_a_terminal_without_broken_rows_and_ends_in_a_sentence() {
+    let text = run(&["demo"]).expect_code(0).stdout;
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let rows = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((rows(" bloom "), rows(" ribbon "), rows("   ")), (2, 2, 0), "{text}");
+    assert!(text.contains("too few keys (about 909 per file)"), "{text}");
+    assert!(text.ends_with("the build time.\n"), "{text}");
 }
