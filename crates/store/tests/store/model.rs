@@ -6,7 +6,7 @@
 use core::ops::Bound;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -152,6 +152,15 @@ impl Snapshot {
             assert!(!file.is_needed_in(range) || file.filters.may_contain_range(range));
             assert!(!file.is_needed_in(of_prefix) || file.filters.may_contain_prefix(prefix));
         }
+    }
+}
+
+/// Looks up, and returns whether the disk panicked.
+fn panics_of_the_disk(look_up: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(look_up)) {
+        Ok(()) => false,
+        Err(panic) if panic.downcast_ref() == Some(&"the disk panics") => true,
+        Err(panic) => resume_unwind(panic),
     }
 }
 
@@ -673,7 +682,7 @@ impl World {
                 let keys: Vec<Key> = (0..if which == 99 { 40 } else { 3 }).map(|_| self.key()).collect();
                 let mut random = self.random.clone();
                 self.random.next();
-                let looked_up = catch_unwind(AssertUnwindSafe(|| match which {
+                self.has_panicked |= panics_of_the_disk(|| match which {
                     0..1 => snapshot.probe_each(&key, range, &prefix),
                     1..10 => snapshot.scan(&mut random, range, None),
                     10..20 => {
@@ -687,12 +696,7 @@ impl World {
                         snapshot.look_up_each(&mut random, &keys);
                     }
                     _ => snapshot.look_up(&mut random, &key),
-                }));
-                match looked_up {
-                    Err(panic) if panic.downcast_ref() == Some(&"the disk panics") => self.has_panicked = true,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                    Ok(()) => {}
-                }
+                });
             }
         }
         if let Some(budget) = self.reader.budget().filter(|_| self.pending.is_empty()) {
@@ -822,29 +826,25 @@ fn no_lookup_misses_a_file_while_others_edit_load_and_plan() {
                         }
                         let key = random.pick(universe).clone();
                         let end = [&key[..], b"7"].concat();
-                        let looked_up = catch_unwind(AssertUnwindSafe(|| match random.below(12) {
+                        panics_of_the_disk(|| match random.below(12) {
                             0 => snapshot.scan(&mut random, (&key[..]..&end[..]).into(), None),
                             1 => {
                                 let keys: Vec<&[u8]> = (0..9).map(|_| &random.pick(universe)[..]).collect();
                                 snapshot.look_up_each(&mut random, &keys);
                             }
                             _ => snapshot.look_up(&mut random, &key),
-                        }));
-                        match looked_up {
-                            Err(panic) if panic.downcast_ref() == Some(&"the disk panics") => {}
-                            Err(panic) => std::panic::resume_unwind(panic),
-                            Ok(()) => {}
-                        }
+                        });
                     }
                 });
             }
             let _done = Done(&is_done);
             for operation in 0..steps {
                 place.operation = operation;
-                match operation % 4 {
+                match operation % 5 {
                     0 => world.edit(),
                     1 => world.change_budget(),
                     2 => world.change_disk(),
+                    3 if world.has_maps => world.change_maps(),
                     _ => world.read(),
                 }
                 while world.pending.len() > 5 {
