@@ -442,7 +442,7 @@ impl World {
         let mut added = Vec::new();
         for _ in 0..count {
             let file = self.new_file();
-            if level > 0 && overlaps_with(files, &file) && !self.random.one_in(200) {
+            if level > 0 && overlaps(&[&files[..], std::slice::from_ref(&file)].concat()) && !self.random.one_in(200) {
                 continue;
             }
             files.insert(0, file.clone());
@@ -755,11 +755,6 @@ fn overlaps(files: &[Arc<File>]) -> bool {
     let mut spans: Vec<_> = files.iter().filter_map(span).collect();
     spans.sort_unstable();
     spans.windows(2).any(|pair| pair[0].1 > pair[1].0)
-}
-
-fn overlaps_with(files: &[Arc<File>], file: &Arc<File>) -> bool {
-    let Some((start, end)) = span(file) else { return false };
-    files.iter().filter_map(span).any(|(from, to)| from < end && start < to)
 }
 
 /// Reports where a failure happened.

@@ -1,8 +1,6 @@
 //! Counts of levels, compared with what was really searched: a wrong rate hides a bad filter.
 
-use core::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyParts};
 use sstfilter_range::{RangePolicy, RangeUnits};
@@ -10,7 +8,7 @@ use sstfilter_store::{FileFilters, FileStats, FilterBudget, FilterStore, FilterV
 
 use crate::common::effort;
 use crate::common::random::Random;
-use crate::engine::{AddNewest, File, all_candidates, file, layouts, numbered, view_of};
+use crate::engine::{AddNewest, File, file, layouts, numbered, view_of};
 
 /// What the lookups of a level met, as the engine sees it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -162,29 +160,6 @@ fn rates_of_levels_are_those_of_files_that_were_searched_for_nothing() {
             assert!((0.03..0.057).contains(&observed), "{what}: {observed}");
         }
     }
-}
-
-#[test]
-fn an_edit_that_takes_a_file_out_and_puts_it_back_counts_nothing_twice() {
-    let store = FilterStore::default();
-    let file = file(&store, numbered((0..1_000).map(|number| number * 2)));
-    let view = Mutex::new(view_of(&store, &[(1, &file)]));
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                let view = view.lock().unwrap().clone();
-                (0..50_u32).for_each(|number| drop(all_candidates(&view, &(number * 2).to_be_bytes())));
-            }
-        });
-        for _ in 0..20_000 {
-            let before = view.lock().unwrap().clone();
-            let edit = ViewEdit::new().remove(1, &file).add(1, file.clone());
-            *view.lock().unwrap() = before.edited(edit).unwrap();
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(view.lock().unwrap().level_stats(1), file.filters.stats());
 }
 
 /// An operator who watches the rate of useless reads must see those of prefix scans, too.
