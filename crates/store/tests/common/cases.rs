@@ -67,11 +67,6 @@ impl ContainerCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        self.build_of((0..self.keys).map(key))
-    }
-
-    /// The same container with other keys.
-    pub(crate) fn build_of(&self, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         let context = BuildContext::new(&self.hash.hasher()).with_key_parts((self.parts)());
         let context = match self.file_number {
             Some(number) => context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()),
@@ -79,7 +74,7 @@ impl ContainerCase {
         };
         let options = PartitionOptions::new(self.cut, self.target_bytes).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
-        keys.for_each(|key| builder.add_key(&key));
+        (0..self.keys).map(key).for_each(|key| builder.add_key(&key));
         builder.finish().block.unwrap().to_vec()
     }
 

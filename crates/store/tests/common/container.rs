@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
-use sstfilter_store::{FilterProblem, PartitionIndex};
+use sstfilter_store::{FilterProblem, PartitionCut, PartitionIndex};
+
+pub(crate) const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
 pub(crate) struct Container {
     bytes: Vec<u8>,

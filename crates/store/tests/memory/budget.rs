@@ -2,9 +2,9 @@
 //! them.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Barrier};
 use std::{io, thread};
 
 use bytes::Bytes;
@@ -172,46 +172,6 @@ fn filters_that_all_threads_grow_at_once_exceed_a_budget_by_one_at_most() {
         assert!(used <= limit && used >= limit.min(whole) * 3 / 4, "{used} of {limit} bytes");
     }
     assert!(files.iter().all(|file| file.residency().bytes == file.residency().whole_bytes), "all have grown");
-}
-
-/// A source that stays in the middle of a load until the test releases it.
-#[derive(Debug)]
-struct Slow {
-    disk: Disk,
-    step: Arc<Barrier>,
-}
-
-impl FilterSource for Slow {
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let block = self.disk.read(range);
-        self.step.wait();
-        self.step.wait();
-        block
-    }
-}
-
-#[test]
-fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
-    let _alone = alone();
-    let (filter, metadata) = built(1, 2_000);
-    let bytes = filter.len() as u64;
-    for limit in [0, bytes, bytes * 5 / 2] {
-        let budget = FilterBudget::new(bytes * THREADS).without_automatic_plans();
-        let step = Arc::new(Barrier::new(usize::try_from(THREADS).unwrap() + 1));
-        let store = store(&budget);
-        let open = |_| {
-            let source = Slow { disk: Disk(filter.clone()), step: step.clone() };
-            store.open(metadata.clone(), source)
-        };
-        let files: Vec<_> = (0..THREADS).map(open).collect();
-        thread::scope(|scope| {
-            files.iter().for_each(|file| drop(scope.spawn(|| probe(file, 1))));
-            step.wait();
-            budget.set_bytes(limit);
-            step.wait();
-        });
-        assert!(budget.stats().used_bytes <= limit, "{limit}: {:?}", budget.stats());
-    }
 }
 
 /// All in the long form, otherwise a quarter.

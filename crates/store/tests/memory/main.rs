@@ -10,4 +10,7 @@ mod common;
 mod allocator;
 mod budget;
 mod build;
+#[path = "../common/descriptions.rs"]
+mod descriptions;
+mod hostile;
 mod partitions;

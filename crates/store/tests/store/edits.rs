@@ -6,7 +6,9 @@ use bytes::Bytes;
 use sstfilter::FileId;
 use sstfilter_store::{FilterStore, FilterView, ViewEdit, ViewError};
 
-use crate::engine::{AddNewest, Disk, File, Key, all_candidates, file, is_candidate, numbered, unfiltered, view_of};
+use crate::engine::{
+    AddNewest, Disk, File, Key, all_candidates, file, file_with, is_candidate, numbered, open, unfiltered, view_of,
+};
 
 #[test]
 fn edits_that_do_not_fit_are_refused_and_change_nothing() {
@@ -99,14 +101,9 @@ fn the_age_of_files_of_level_0_decides_and_no_order_of_calls() {
 }
 
 /// A file with these keys, which deletes a range of others.
-fn deleting(store: &FilterStore, keys: &[&str], [start, end]: [&str; 2]) -> Arc<File> {
-    let mut builder = store.builder(FileId::random());
-    keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
-    builder.add_range_tombstone(start.as_bytes(), end.as_bytes());
-    let (bytes, metadata) = builder.finish().seal();
-    let disk = Disk::new(bytes);
-    let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-    Arc::new(File::new(keys, disk.clone(), store.open(metadata, disk)))
+fn deleting(store: &FilterStore, keys: &[&str], range: [&str; 2]) -> Arc<File> {
+    let [start, end] = range.map(|key| key.as_bytes().to_vec());
+    file_with(store, keys.iter().map(|key| key.as_bytes().to_vec()).collect(), Some((start, end)))
 }
 
 // misuse: uncut-tombstones
@@ -195,9 +192,7 @@ fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
     let file_of = |id: u32, keys: Vec<Key>| {
         let mut builder = store.builder(FileId::from_fingerprint(id.into()));
         keys.iter().for_each(|key| builder.add_key(key));
-        let (bytes, metadata) = builder.finish().seal();
-        let disk = Disk::new(bytes);
-        Arc::new(File::new(keys.into_iter().collect(), disk.clone(), store.open(metadata, disk)))
+        Arc::new(open(&store, keys.into_iter().collect(), builder.finish().seal()))
     };
     // Ids are file numbers, and enough for many shards.
     let files: Vec<_> = (1..=3_000).map(|id| file_of(id, numbered([id]))).collect();
@@ -229,14 +224,4 @@ fn an_id_is_in_a_view_once_and_a_file_can_still_move() {
     // Files without a description have no id of their own.
     let nameless = |edit: ViewEdit<File>| edit.add(1, unfiltered(&store, [], ..)).add(4, unfiltered(&store, [], ..));
     assert_eq!(view.edited(nameless(nameless(ViewEdit::new()))).unwrap().files(1).count(), 2);
-}
-
-#[test]
-fn errors_name_level_and_place() {
-    let text = ViewError::Overlap { level: 3, largest: b"peach".to_vec(), smallest: b"apple".to_vec() }.to_string();
-    assert!(["level 3", "peach", "apple"].into_iter().all(|part| text.contains(part)), "{text}");
-    for error in [ViewError::NotAtLevel { level: 3, position: 17 }, ViewError::Duplicate { level: 3, position: 17 }] {
-        let text = error.to_string();
-        assert!(text.contains("17") && text.contains("level 3"), "{text}");
-    }
 }

@@ -5,11 +5,14 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use bytes::Bytes;
 use sstfilter::{FileId, KeyParts, KeyRange};
-use sstfilter_store::{FileFilters, FilterMetadata, FilterSource, FilterStore, FilterView, ViewEdit};
+use sstfilter_store::{
+    FileFilters, FilterBudget, FilterMetadata, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
+    ViewEdit,
+};
 
 pub(crate) type Key = Vec<u8>;
 
@@ -35,11 +38,17 @@ pub(crate) struct Disk {
     bytes: Bytes,
     mode: AtomicU8,
     reads: AtomicU64,
+    /// A read waits here twice: for the test to see that it has begun, and for permission to end.
+    gate: Option<Arc<Barrier>>,
 }
 
 impl Disk {
     pub(crate) fn new(bytes: Bytes) -> Arc<Self> {
-        Arc::new(Self { bytes, mode: 0.into(), reads: 0.into() })
+        Self::gated(bytes, None)
+    }
+
+    pub(crate) fn gated(bytes: Bytes, gate: Option<Arc<Barrier>>) -> Arc<Self> {
+        Arc::new(Self { bytes, mode: 0.into(), reads: 0.into(), gate })
     }
 
     pub(crate) fn set(&self, mode: Mode) {
@@ -58,6 +67,10 @@ impl Disk {
 impl FilterSource for Disk {
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        if let Some(gate) = &self.gate {
+            gate.wait();
+            gate.wait();
+        }
         let read = self.bytes.read(range)?;
         match Mode::ALL[usize::from(self.mode.load(Ordering::SeqCst))] {
             Mode::Sound => Ok(Bytes::copy_from_slice(&read)),
@@ -160,10 +173,15 @@ pub(crate) fn file(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> 
 }
 
 pub(crate) fn file_with(store: &FilterStore, keys: BTreeSet<Key>, tombstone: Option<(Key, Key)>) -> Arc<File> {
-    let (bytes, metadata) = build_with(store, &keys, tombstone.as_ref());
+    let built = build_with(store, &keys, tombstone.as_ref());
+    Arc::new(File { tombstone, ..open(store, keys, built) })
+}
+
+/// Opens filter bytes by their description.
+pub(crate) fn open(store: &FilterStore, keys: BTreeSet<Key>, (bytes, metadata): (Bytes, FilterMetadata)) -> File {
     let disk = Disk::new(bytes);
     let filters = store.open(metadata, disk.clone());
-    Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
+    File::new(keys, disk, filters)
 }
 
 /// Returns a file whose reads the engine performs.
@@ -204,6 +222,11 @@ pub(crate) fn view_of(store: &FilterStore, files: &[(u32, &Arc<File>)]) -> Filte
     FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
 }
 
+/// Returns a view of files of level 0, the newest last.
+pub(crate) fn view_of_all(store: &FilterStore, files: &[Arc<File>]) -> FilterView<File> {
+    view_of(store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>())
+}
+
 /// Returns the files of a lookup if none contains the key.
 pub(crate) fn all_candidates(view: &FilterView<File>, key: &[u8]) -> Vec<Arc<File>> {
     let mut candidates = view.candidates(key);
@@ -212,6 +235,15 @@ pub(crate) fn all_candidates(view: &FilterView<File>, key: &[u8]) -> Vec<Arc<Fil
 
 pub(crate) fn is_candidate(view: &FilterView<File>, key: &[u8], file: &Arc<File>) -> bool {
     all_candidates(view, key).iter().any(|other| Arc::ptr_eq(other, file))
+}
+
+/// Checks that lookups of the file's keys, one at a time and all together, come to a file.
+pub(crate) fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: &str) {
+    for key in &file.keys {
+        assert!(is_candidate(view, key, file), "{what}: {key:?}");
+    }
+    let keys: Vec<&[u8]> = file.keys.iter().map(|key| &key[..]).collect();
+    assert_eq!(view.candidates_of_each(&keys).next_files().len(), keys.len(), "{what}");
 }
 
 /// Returns keys for numbers, in the order of the numbers.
@@ -228,4 +260,17 @@ pub(crate) fn tagged(prefix: &str, numbers: impl IntoIterator<Item = u32>) -> Ve
 pub(crate) fn with_key_parts(store: FilterStore, parts: KeyParts) -> FilterStore {
     let filters = store.filters().clone().with_key_parts(parts);
     store.with_filters(filters)
+}
+
+/// Returns the store with filters in partitions of 1 KiB.
+pub(crate) fn partitioned(store: &FilterStore, cut: PartitionCut) -> FilterStore {
+    store.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap())
+}
+
+/// Returns the store with filters in one block and in partitions of each cut: of each, one that loads them when a file
+/// is opened, and one that loads them when they are probed.
+pub(crate) fn layouts(store: &FilterStore) -> Vec<FilterStore> {
+    let by_key = partitioned(store, PartitionCut::KeyRange);
+    let at_open = [store.clone(), by_key, partitioned(store, PartitionCut::HashRange)];
+    at_open.into_iter().flat_map(|store| [store.clone(), store.with_budget(FilterBudget::unlimited())]).collect()
 }

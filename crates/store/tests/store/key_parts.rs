@@ -2,24 +2,18 @@
 //! parts. The failure guarded against: their filters are probed for parts that they never held and answer "absent" for
 //! prefixes that are there, so scans lose keys silently, under valid checksums.
 
-use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockBuilder, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId,
-    FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPolicy, FixedPrefix, KeyExtractor, KeyHash,
-    KeyHasher, KeyParts, LoadContext, LookupOutcome, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+    FilterBlock, FilterError, FilterPolicy, FilterSet, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
+    LoadContext, LookupOutcome, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
-use sstfilter_store::{
-    FileFilters, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionIndex,
-    PartitionOptions, PartitionedBuilder, TableIdentity,
-};
+use sstfilter_store::{FileFilters, FilterProblem, FilterStore, PartitionCut, PartitionOptions, PartitionedBuilder};
 
-use crate::engine::with_key_parts;
-
-use crate::container::Container;
+use crate::container::{CUTS, Container};
+use crate::engine::{layouts, with_key_parts};
 
 const TENANTS: u32 = 100;
 
@@ -50,14 +44,6 @@ fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
     keys().for_each(|key| builder.add_key(&key));
     builder.finish().block.unwrap()
 }
-
-fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
-    let end = container.len() - PartitionIndex::MAX_END_BYTES.min(container.len());
-    let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(&container[end..]).unwrap()).unwrap();
-    Arc::new(PartitionIndex::load(&container[container.len() - tail_bytes..], context).unwrap())
-}
-
-const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
 /// The filters of a file: whole, and in partitions of each cut.
 struct Built {
@@ -97,19 +83,13 @@ fn answers_for(written: &Built, read: &KeyParts, prepared: &PreparedPrefix<'_>) 
 
 /// Returns a file of these parts in a store that reads others: whole and in partitions, in memory and under a budget.
 fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
-    let cuts = [None, Some(CUTS[0]), Some(CUTS[1])];
-    let of_cut = |cut: Option<PartitionCut>| {
-        let store = FilterStore::new(Filters::default().with_key_parts(written.clone()));
-        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
-        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+    let opened = |store: FilterStore| {
         let mut builder = store.builder(FileId::random());
         keys().for_each(|key| builder.add_key(&key));
         let (bytes, metadata) = builder.finish().seal();
-        let store = with_key_parts(store, read.clone());
-        [store.clone(), store.with_budget(FilterBudget::unlimited())]
-            .map(|store| store.open(metadata.clone(), bytes.clone()))
+        with_key_parts(store, read.clone()).open(metadata, bytes)
     };
-    cuts.into_iter().flat_map(of_cut).collect()
+    layouts(&with_key_parts(FilterStore::default(), written.clone())).into_iter().map(opened).collect()
 }
 
 // promise: no-false-negatives
@@ -197,47 +177,6 @@ fn a_part_that_no_known_key_has_is_not_answered() {
     }
 }
 
-/// Extracts the bytes up to a colon. Bytes after a prefix may change the part, so no part follows from prefixes.
-#[derive(Debug)]
-struct UpToLastColon;
-
-impl KeyExtractor for UpToLastColon {
-    fn name(&self) -> &'static str {
-        "up-to-last-colon"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        key.iter().rposition(|&byte| byte == b':').map(|colon| Cow::Borrowed(&key[..colon]))
-    }
-}
-
-#[test]
-fn a_filter_of_parts_alone_is_asked_for_a_key_by_its_parts() {
-    let (hasher, parts) = (KeyHasher::default(), KeyParts::extracted(Arc::new(UpToLastColon)));
-    let built = Built::of(&parts);
-    let answers = |key: &[u8]| answers_for(&built, &parts, &parts.key(&hasher, key));
-    assert!(keys().step_by(999).all(|key| answers(&key).into_iter().all(|may| may)));
-    assert!(answers(b"without a colon, outside the extractor's domain").into_iter().all(|may| may));
-    let absent = (200..240).filter(|number| answers(format!("t{number}:0").as_bytes()).into_iter().all(|may| !may));
-    assert!(absent.count() > 30);
-    let as_prefix = answers_for(&built, &parts, &parts.prefix(&hasher, b"t200:0"));
-    assert!(as_prefix.into_iter().all(|may| may), "another key that begins with it may have another part");
-}
-
-#[test]
-fn a_filter_without_the_part_says_so_and_is_counted() {
-    let hasher = KeyHasher::default();
-    let read = whole_and(4);
-    let context = LoadContext::new(&hasher).with_key_parts(&read);
-    let filters = Filters::default().with_key_parts(read.clone());
-    let reader = filters.reader(FilterBlock::load(block_of(&KeyParts::whole_keys()), context));
-    assert_eq!((reader.probe_prefix(&tenant(3)), reader.problem()), (Probe::Unusable, None));
-    assert_eq!(reader.stats().unusable, 1);
-    assert_eq!(reader.probe_prefix(b"t0"), Probe::MaybePresent, "no part follows from it");
-    assert_eq!((reader.stats().unusable, reader.stats().positives), (1, 0), "and nothing was probed");
-    assert!(!reader.probe(&keys().next().unwrap()).is_absent());
-}
-
 // promise: no-false-negatives
 #[test]
 fn a_block_of_parts_alone_is_absent_for_no_key() {
@@ -279,48 +218,6 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     assert_eq!(reader.probe(b"t"), Probe::MaybePresent, "outside the extractor's domain");
     reader.record_lookup(LookupOutcome::NotFound);
     assert_eq!(reader.stats().false_positives, 0, "the part may be there although the key is not");
-}
-
-/// An engine that keeps partition numbers, to read partitions and to cache them.
-#[test]
-fn no_partition_of_parts_alone_is_opened_for_a_key() {
-    let hasher = KeyHasher::default();
-    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
-    for cut in CUTS {
-        let container = container_of(&parts, cut);
-        let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
-        for key in keys().step_by(37) {
-            let (number, _) = index.locate(&key, hasher.hash(&key));
-            assert!(index.block_range(number).is_err() && index.open(number, &container[..100]).is_err());
-        }
-    }
-}
-
-// promise: no-false-negatives
-#[test]
-fn every_builder_adds_the_parts_of_every_key() {
-    let hasher = KeyHasher::default();
-    let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
-    let identity = TableIdentity::new(FileId::from([7; 16]), 1, 2);
-    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()));
-        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
-        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
-        let mut builder = store.sidecar_builder(&identity);
-        keys().for_each(|key| builder.add_key(&key));
-        let sidecar = builder.finish().seal_sidecar().unwrap();
-        let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
-        assert_eq!(metadata.key_parts(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
-        let filter = store.open(metadata, sidecar);
-        assert_eq!(filter.problem(), None);
-        for key in keys() {
-            assert!(!filter.probe(&key).is_absent(), "{cut:?}");
-            for length in [1, 2, 4, 7] {
-                assert!(filter.may_contain_prefix(&key[..length]), "{cut:?} {length}");
-            }
-        }
-        assert!(!filter.may_contain_prefix(b"t05x"), "{cut:?}");
-    }
 }
 
 /// A user-defined builder: uses another context than it is given, and hashes only whole keys, or not.
@@ -397,47 +294,6 @@ fn expected_keys_are_keys_whatever_parts_they_have() {
     assert!(positives.count() < 300, "about 1 %");
 }
 
-/// Panics at one key.
-#[derive(Debug)]
-struct PanicsAt(&'static [u8]);
-
-impl KeyExtractor for PanicsAt {
-    fn name(&self) -> &'static str {
-        "panics-at"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        assert_ne!(key, self.0, "as planned");
-        key.get(..4).map(Cow::Borrowed)
-    }
-}
-
-// promise: documented-use
-#[test]
-fn an_extractor_that_panics_leaves_no_filter_behind() {
-    let context = BuildContext::new(&KeyHasher::default())
-        .with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(PanicsAt(b"t001:000300"))));
-    let mut whole = FixedPolicy::default().builder(&context);
-    let mut caught = 0;
-    let mut add = |builder: &mut dyn BlockBuilder| {
-        for key in keys().take(1_000) {
-            caught += u32::from(catch_unwind(AssertUnwindSafe(|| builder.add_key(&key))).is_err());
-        }
-    };
-    add(&mut *whole);
-    let built = whole.finish();
-    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Panicked, 1));
-    for cut in CUTS {
-        let options = PartitionOptions::new(cut, 1_024).unwrap();
-        let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
-        for key in keys().take(1_000) {
-            let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
-        }
-        let built = builder.finish();
-        assert_eq!((built.block, built.report.reason), (None, FallbackReason::Panicked));
-    }
-}
-
 // promise: documented-use
 #[test]
 fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
@@ -505,41 +361,5 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
         let filter = FilterBlock::load(block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
         assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
         assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
-    }
-}
-
-#[derive(Debug)]
-struct LowerCase;
-
-impl KeyExtractor for LowerCase {
-    fn name(&self) -> &'static str {
-        "lower case"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        Some(key.to_ascii_lowercase().into())
-    }
-}
-
-#[test]
-fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_in_other_partitions() {
-    let (hasher, names) = (KeyHasher::default(), (0..1_000).map(|number| format!("Name-{number}")));
-    let names: Vec<String> = names.collect();
-    // An extractor that returns one spelling does not help if a partition is found by the bytes. Adding and probing one
-    // spelling does.
-    let parts = KeyParts::extracted(Arc::new(LowerCase));
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-        let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let mut builder = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
-        let mut stored: Vec<String> = names.iter().map(|name| name.to_lowercase()).collect();
-        stored.sort_unstable();
-        stored.iter().for_each(|name| builder.add_key(name.as_bytes()));
-        let context = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = Container::load(&builder.finish().block.unwrap(), context).unwrap();
-        let is_lost = |name: &str| !filter.may_contain_prefix(&parts.key(&hasher, name.as_bytes()));
-        assert_eq!(stored.iter().filter(|name| is_lost(name)).count(), 0);
-        let others = names.iter().filter(|name| is_lost(name)).count();
-        assert_eq!(others > 100, cut == PartitionCut::KeyRange, "{others}");
     }
 }

@@ -9,9 +9,9 @@
 //! - `damage`: bytes that differ from those that were written.
 //! - `key_parts`: what a filter answers for parts of keys that it holds or lacks.
 //! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
-//! - `budget`, `budget_partitions`: what is in memory, while threads probe, plan and load.
+//! - `budget`: what is in memory, while threads probe, plan and load.
 //! - `maps`: views with file maps.
-//! - `writes`: a levelled store with maps of writes.
+//! - `writes`: views with maps of writes.
 //! - `writes_model`: random stores with maps of writes, compared with a map of keys.
 //! - `levels`: a plan of bits by level, measured on its filters.
 
@@ -26,11 +26,12 @@ mod common;
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../common/container.rs"]
 mod container;
+#[path = "../common/descriptions.rs"]
+mod descriptions;
 
 mod engine;
 
 mod budget;
-mod budget_partitions;
 mod damage;
 mod edits;
 mod key_parts;

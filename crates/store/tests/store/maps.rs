@@ -1,39 +1,51 @@
 //! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
-use std::thread;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_store::{
-    FilterBudget, FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, PartitionOptions,
-    TableIdentity, ViewEdit,
+    FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, TableIdentity, ViewEdit,
 };
 
 use crate::engine::{
-    AddNewest, File, Key, all_candidates, file, file_with, is_candidate, numbered, unfiltered, view_of,
+    AddNewest, File, Key, all_candidates, file, file_with, is_candidate, numbered, partitioned, unfiltered, view_of,
+    view_of_all,
 };
 
-type Map = Arc<FileMap<Bytes>>;
+pub(crate) type Map = Arc<FileMap<Bytes>>;
 
 /// Small pages, and so few false candidates that tests meet none.
-fn options() -> MapOptions {
+pub(crate) fn options() -> MapOptions {
     MapOptions::with_prefix_bits(44).unwrap().with_page_bytes(1 << 10).unwrap()
 }
 
-fn write(view: &FilterView<File>) -> (FileId, Vec<u8>) {
+pub(crate) fn load(view: &FilterView<File>, map: FileId, bytes: Vec<u8>) -> Map {
+    Arc::new(FileMap::load(bytes.into(), view.filters(), map).unwrap())
+}
+
+/// Returns the hashes of the file's keys, as an engine gives them to a map.
+pub(crate) fn hashes(view: &FilterView<File>, file: &File) -> Vec<KeyHash> {
+    file.keys.iter().map(|key| view.filters().hash(key)).collect()
+}
+
+/// Returns the file, which states its writes.
+pub(crate) fn with_writes(file: Arc<File>, writes: FileWrites) -> Arc<File> {
+    let file = Arc::try_unwrap(file).unwrap();
+    Arc::new(File { filters: file.filters.with_writes(writes), ..file })
+}
+
+/// Writes a map of all files.
+pub(crate) fn write(view: &FilterView<File>) -> (FileId, Vec<u8>) {
     let (map, mut bytes) = (FileId::random(), Vec::new());
-    let hashes = |file: &Arc<File>| Ok(Some(file.keys.iter().map(|key| view.filters().hash(key)).collect()));
-    view.write_map(options(), map, &mut bytes, hashes).unwrap();
+    view.write_map(options(), map, &mut bytes, |file| Ok(Some(hashes(view, file)))).unwrap();
     (map, bytes)
 }
 
 fn map_of(view: &FilterView<File>) -> Map {
     let (map, bytes) = write(view);
-    Arc::new(FileMap::load(bytes.into(), view.filters(), map).unwrap())
+    load(view, map, bytes)
 }
 
 fn with_map(view: &FilterView<File>) -> FilterView<File> {
@@ -92,7 +104,7 @@ fn covered_and_uncovered_files_come_in_the_order_of_their_age() {
 fn a_lookup_of_covered_files_searches_only_what_the_map_finds() {
     let store = FilterStore::default().without_point_filters();
     let files: Vec<_> = (0..100).map(|n| file(&store, numbered((0..50).map(|i| i * 100 + n)))).collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = view_of_all(&store, &files);
     let view = with_map(&view);
     for number in 0..5_000 {
         let file = &files[number as usize % 100];
@@ -126,9 +138,7 @@ fn files_with_range_tombstones_and_without_an_id_are_not_covered() {
 fn an_older_map_or_one_of_a_later_view_judges_only_the_files_of_both() {
     let store = FilterStore::default();
     let files: Vec<_> = (0..10).map(|n| file(&store, numbered((0..10).map(|i| i * 10 + n)))).collect();
-    let view = |range: core::ops::Range<usize>| {
-        view_of(&store, &files[range].iter().map(|file| (0, file)).collect::<Vec<_>>())
-    };
+    let view = |range: core::ops::Range<usize>| view_of_all(&store, &files[range]);
     let maps = [map_of(&view(0..5)), map_of(&view(3..10))];
     for (range, maps, uncovered) in
         [(0..5, &maps[1..], 3), (2..8, &maps[..1], 3), (0..10, &maps[..], 0), (0..10, &maps[1..], 3)]
@@ -152,7 +162,7 @@ fn a_map_is_due_when_files_have_come_or_gone_or_were_searched_in_vain() {
     let store = FilterStore::default();
     let files: Vec<_> = (0..40).map(|n| file(&store, numbered((0..10).map(|i| i * 40 + n)))).collect();
     let policy = MapPolicy::default();
-    let view = view_of(&store, &files[..8].iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = view_of_all(&store, &files[..8]);
     assert_eq!(view.needs_map(&policy), None);
     assert_eq!(view.needs_map(&policy.with_max_uncovered_files(7)), Some(MapReason::UncoveredFiles(8)));
     let add = |view: &FilterView<File>, files: &[Arc<File>]| {
@@ -178,17 +188,14 @@ fn files_that_no_map_can_cover_make_none_due() {
     let store = FilterStore::default();
     let deletes = |n: u32| file_with(&store, numbered([n]).into_iter().collect(), Some((key(n), key(n + 1))));
     let files: Vec<_> = (0..20).map(|n| if n % 2 == 0 { deletes(n) } else { file(&store, numbered([n])) }).collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = view_of_all(&store, &files);
     let policy = MapPolicy::default();
     assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(10)));
     // The engine has no hashes of nine more.
     let (map, mut bytes) = (FileId::random(), Vec::new());
-    let hashes = |file: &Arc<File>| {
-        Ok(file.has(&key(1)).then(|| file.keys.iter().map(|key| store.filters().hash(key)).collect()))
-    };
-    view.write_map(options(), map, &mut bytes, hashes).unwrap();
-    let loaded = Arc::new(FileMap::load(Bytes::from(bytes), store.filters(), map).unwrap());
-    let view = view.with_maps(&[loaded]).unwrap();
+    let of_one = |file: &Arc<File>| Ok(file.has(&key(1)).then(|| hashes(&view, file)));
+    view.write_map(options(), map, &mut bytes, of_one).unwrap();
+    let view = view.with_maps(&[load(&view, map, bytes)]).unwrap();
     assert_eq!((view.uncovered_files().count(), view.needs_map(&policy)), (19, None));
     (0..10_000).for_each(|_| drop(all_candidates(&view, &key(2))));
     assert_eq!((view.map_stats().false_reads, view.needs_map(&policy)), (0, None));
@@ -226,64 +233,13 @@ fn a_builder_keeps_the_hashes_that_a_map_needs() {
 }
 
 #[test]
-fn a_map_that_is_not_finished_changes_nothing() {
-    let store = FilterStore::default();
-    let view = view_of(&store, &[(0, &file(&store, numbered(0..100)))]);
-    let cancelled = |_: &Arc<File>| Err(io::Error::other("cancelled"));
-    let error = view.write_map(options(), FileId::random(), &mut Vec::new(), cancelled).unwrap_err();
-    assert_eq!(error.to_string(), "cancelled");
-    let error = view.write_map(options(), FileId::random(), &mut Vec::new(), |_| Ok(None)).unwrap_err();
-    assert!(error.to_string().contains("file map"), "{error}");
-    assert_eq!(view.maps().count(), 0);
-}
-
-/// Lookups in whichever view is current, while another thread edits and merges.
-// promise: file-maps
-#[test]
-fn maps_are_merged_beside_readers() {
-    let store = FilterStore::default().with_budget(FilterBudget::new(1 << 20));
-    let new = |n: u32| file(&store, numbered((0..200).map(|i| i * 64 + n)));
-    let files: Vec<_> = (0..64).map(new).collect();
-    let view = view_of(&store, &files[..32].iter().map(|file| (0, file)).collect::<Vec<_>>());
-    let current = RwLock::new((view, 32));
-    let (is_done, lookups) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for seed in 0..2 {
-            let (current, is_done, files, lookups) = (&current, &is_done, &files, &lookups);
-            scope.spawn(move || {
-                let mut number = seed;
-                while !is_done.load(Ordering::Relaxed) || lookups.load(Ordering::Relaxed) < 20_000 {
-                    number = (number * 7_919 + 1) % (200 * 64);
-                    let (view, count) = current.read().unwrap().clone();
-                    let file = number as usize % 64;
-                    assert_eq!(is_candidate(&view, &key(number), &files[file]), file < count, "{number}");
-                    lookups.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        for file in &files[32..] {
-            let (view, count) = current.read().unwrap().clone();
-            let map = map_of(&view);
-            let added = view.edited(ViewEdit::new().add_newest(0, file.clone())).unwrap();
-            *current.write().unwrap() = (added.clone(), count + 1);
-            // The map was written from the view before.
-            *current.write().unwrap() = (added.with_maps(&[map]).unwrap(), count + 1);
-        }
-        is_done.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(current.read().unwrap().0.uncovered_files().count(), 1);
-}
-
-#[test]
 fn a_file_that_gets_a_sidecar_stays_covered_and_its_filter_has_the_id_of_the_table() {
     let store = FilterStore::default();
     let (old, other) = (file(&store, numbered([1, 5])), file(&store, numbered([3, 7])));
     let view = with_map(&view_of(&store, &[(0, &old), (0, &other)]));
     let table = TableIdentity::new(old.filters.metadata().file_id(), 4_096, 7);
-    for policy in
-        [store.clone(), store.clone().with_partitions(PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap())]
-    {
-        let mut builder = policy.sidecar_builder(&table);
+    for written_by in [store.clone(), partitioned(&store, PartitionCut::KeyRange)] {
+        let mut builder = written_by.sidecar_builder(&table);
         old.keys.iter().for_each(|key| builder.add_key(key));
         let sidecar = builder.finish().seal_sidecar().unwrap();
         let description = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &table).unwrap();
@@ -350,7 +306,7 @@ fn a_map_of_other_contents_under_a_files_id_is_refused_by_the_number_of_entries(
             builder.add_file(file.filters.metadata().file_id(), hashes);
         }
         builder.finish(map, &mut bytes).unwrap();
-        Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap())
+        load(&view, map, bytes)
     };
     // All known keys are there, and one key too many.
     let refused = view.with_maps(&[map_of(&[(&one, 0..101)])]).err().unwrap();
@@ -400,9 +356,8 @@ fn random_view(store: &FilterStore, case: u64, are_writes: bool) -> FilterView<F
             _ => file(store, keys(1 + next(60))),
         };
         if are_writes && next(10) > 0 {
-            let own = Arc::try_unwrap(new).unwrap();
             let writes = Writes::of(WriteId::new(1, u64::from(number) + 1).unwrap());
-            new = Arc::new(File { filters: own.filters.with_writes(FileWrites::of_flush(writes)), ..own });
+            new = with_writes(new, FileWrites::of_flush(writes));
         }
         // A level may refuse files that share keys.
         for level in [next(3), 0] {
@@ -435,24 +390,22 @@ fn random_map(view: &FilterView<File>, case: u64) -> Option<Map> {
 
 /// Writes and uses maps as long as one is due, and returns how many that were.
 fn maintain(mut view: FilterView<File>, policy: &MapPolicy) -> u32 {
-    let filters = view.filters().clone();
-    let hashes = |file: &File| -> Vec<KeyHash> { file.keys.iter().map(|key| filters.hash(key)).collect() };
     let (mut rounds, are_writes, mut failed) = (0, view.flushed().is_some(), None);
     while let Some(reason) = view.needs_map(policy) {
         rounds += 1;
         assert!(rounds < 12, "{reason:?} again and again, at last with {failed:?}");
         let (id, mut bytes, mut replaced) = (FileId::random(), Vec::new(), None);
         let written = if are_writes {
-            let written = view.write_map_for(reason, options(), id, &mut bytes, |file| Ok(hashes(file)));
+            let written = view.write_map_for(reason, options(), id, &mut bytes, |file| Ok(hashes(&view, file)));
             written.map(|(_, ids)| replaced = Some(ids))
         } else {
-            let of = |file: &Arc<File>| Ok(Some(hashes(file)).filter(|hashes| !hashes.len().is_multiple_of(7)));
+            let of = |file: &Arc<File>| Ok(Some(hashes(&view, file)).filter(|hashes| !hashes.len().is_multiple_of(7)));
             view.write_map(options(), id, &mut bytes, of).map(drop)
         };
         // If the engine has hashes of no file, there is no map.
         failed = written.err();
         if failed.is_none() {
-            let new = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), id).unwrap());
+            let new = load(&view, id, bytes);
             let is_kept = |old: &&Map| replaced.as_ref().is_some_and(|ids| !ids.contains(&old.index().map_id()));
             let maps: Vec<_> = view.maps().filter(is_kept).cloned().chain([new]).collect();
             view = view.with_maps(&maps).unwrap();
@@ -477,31 +430,12 @@ fn a_loop_that_writes_the_maps_that_are_due_ends() {
 }
 
 #[test]
-fn keys_that_are_too_many_for_a_line_of_a_map_need_one_map() {
-    let store = store_with_choosable_hashes();
-    let files: Vec<_> = (0..9).map(|n| file(&store, numbered((0..900).map(|key| key * 9 + n)))).collect();
-    let hostile = file(&store, chosen_keys());
-    for are_writes in [false, true] {
-        let mut view = FilterView::new(&store);
-        for (number, file) in (1..).zip(files.iter().chain([&hostile])) {
-            let (keys, disk, filters) = (file.keys.clone(), file.disk.clone(), file.filters.metadata().clone());
-            let filters = store.open(filters, disk.clone());
-            let writes = Writes::of(WriteId::new(1, number).unwrap());
-            let filters = if are_writes { filters.with_writes(FileWrites::of_flush(writes)) } else { filters };
-            view = view.edited(ViewEdit::new().add_newest(0, Arc::new(File::new(keys, disk, filters)))).unwrap();
-        }
-        let view = if are_writes { view.with_flushed(WriteId::new(1, 10).unwrap()) } else { view };
-        assert_eq!(maintain(view, &MapPolicy::default()), 1);
-    }
-}
-
-#[test]
 fn a_damaged_map_of_files_without_hashes_is_due_once() {
     let store = FilterStore::default();
     // Of 7 keys, so that `maintain` has no hashes of it.
     let view = view_of(&store, &[(0, &file(&store, numbered(0..7)))]);
     let (map, mut bytes) = write(&view);
     bytes[0] ^= 1;
-    let damaged = Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), map).unwrap());
+    let damaged = load(&view, map, bytes);
     assert_eq!(maintain(view.with_maps(&[damaged]).unwrap(), &MapPolicy::default()), 1);
 }

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sstfilter::{
     BlockBuilder, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterPolicy, Filters, FixedPolicy,
     KeyExtractor, KeyHasher, KeyParts,
 };
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, PartitionCut, PartitionOptions, ViewEdit};
+use sstfilter_store::{FileFilters, FilterBudget, FilterStore, FilterView, ViewEdit};
 
 use crate::engine::{
-    AddNewest, Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of,
+    AddNewest, Disk, File, Key, Mode, all_candidates, assert_keeps_all, build, file, layouts, numbered, open, tagged,
+    view_of, view_of_all,
 };
 
 /// Whether the engine's code panics now, and how often it was called.
@@ -81,55 +81,32 @@ impl KeyExtractor for Prefix {
     }
 }
 
-fn kinds(store: &FilterStore) -> Vec<FilterStore> {
-    let cut = |cut| store.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
-    let kinds = [store.clone(), cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange)];
-    let lazy = kinds.clone().map(|store| store.with_budget(FilterBudget::unlimited()));
-    kinds.into_iter().chain(lazy).collect()
-}
-
-fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>) {
-    for key in &file.keys {
-        assert!(is_candidate(view, key, file), "{key:?}");
-    }
-}
-
 #[test]
-fn a_hasher_that_panics_in_a_lookup_counts_nothing_and_loses_nothing() {
+fn a_hasher_or_extractor_that_panics_in_a_lookup_or_scan_counts_nothing_and_loses_nothing() {
     let switch = Arc::new(Switch::default());
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&switch)))) {
-        let file = file(&store, numbered(0..3_000));
-        for level in [0, 1] {
-            let view = view_of(&store, &[(level, &file)]);
-            let key = 8_u32.to_be_bytes();
-            let before = view.level_stats(level);
-            switch.panics(|| view.candidates(&key).next_file().is_some());
-            switch.panics(|| view.candidates_of_each(&[&key, b"\0\0\0\x09"]).next_files().len());
-            switch.panics(|| file.filters.probe(&key));
-            assert_eq!(view.level_stats(level), before);
-            assert_keeps_all(&view, &file);
+    let hashing = Filters::default().with_hasher(hasher(&switch));
+    let extracting = Filters::default().with_key_parts(KeyParts::extracted(Arc::new(Prefix(switch.clone()))));
+    for (filters, has_parts) in [(hashing, false), (extracting, true)] {
+        for store in layouts(&FilterStore::new(filters.clone())) {
+            let file = file(&store, tagged("t", 0..3_000));
+            for level in [0, 1] {
+                let view = view_of(&store, &[(level, &file)]);
+                let before = view.level_stats(level);
+                switch.panics(|| view.candidates(b"t:00008").next_file().is_some());
+                switch.panics(|| view.candidates_of_each(&[b"t:00008", b"t:00009"]).next_files().len());
+                switch.panics(|| file.filters.probe(b"t:00008"));
+                if has_parts {
+                    switch.panics(|| view.candidates_by_prefix(b"t:0000").count());
+                }
+                assert_eq!(view.level_stats(level), before);
+                assert_keeps_all(&view, &file, "after panics");
+                assert_eq!(view.candidates_by_prefix(b"t:0000").count(), 1);
+            }
+            if let Some(budget) = store.budget() {
+                drop(file);
+                assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
+            }
         }
-        if let Some(budget) = store.budget() {
-            drop(file);
-            assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
-        }
-    }
-}
-
-#[test]
-fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothing() {
-    let switch = Arc::new(Switch::default());
-    let store =
-        FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(Prefix(switch.clone())))));
-    for store in kinds(&store) {
-        let file = file(&store, tagged("t", 0..2_000));
-        let view = view_of(&store, &[(0, &file)]);
-        let before = view.level_stats(0);
-        switch.panics(|| view.candidates(b"t:00007").next_file().is_some());
-        switch.panics(|| view.candidates_by_prefix(b"t:0000").count());
-        assert_eq!(view.level_stats(0), before);
-        assert_keeps_all(&view, &file);
-        assert_eq!(view.candidates_by_prefix(b"t:0000").count(), 1);
     }
 }
 
@@ -137,7 +114,7 @@ fn an_extractor_that_panics_in_a_scan_or_a_lookup_counts_nothing_and_loses_nothi
 fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behind() {
     let (hashing, extracting) = (Arc::new(Switch::default()), Arc::new(Switch::default()));
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(extracting.clone())));
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&hashing)).with_key_parts(parts))) {
+    for store in layouts(&FilterStore::new(Filters::default().with_hasher(hasher(&hashing)).with_key_parts(parts))) {
         let keys: BTreeSet<Key> = tagged("t", 0..2_000).into_iter().collect();
         let (bytes, metadata) = build(&store, &keys);
         let disk = Disk::new(bytes);
@@ -155,13 +132,13 @@ fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behin
         }
         let filters = store.open(metadata, disk.clone());
         let file = Arc::new(File::new(keys, disk, filters));
-        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file, "later");
     }
 }
 
 #[test]
 fn a_source_that_panics_is_passed_on_and_its_filter_is_tried_again_later() {
-    for store in kinds(&FilterStore::default()) {
+    for store in layouts(&FilterStore::default()) {
         let Some(budget) = store.budget().cloned() else { continue };
         let file = file(&store, numbered(0..3_000));
         let other = crate::engine::file(&store, numbered((0..3_000).step_by(3)));
@@ -174,7 +151,7 @@ fn a_source_that_panics_is_passed_on_and_its_filter_is_tried_again_later() {
         assert!(file.filters.problem().is_some(), "it says why");
         file.disk.set(Mode::Sound);
         for _ in 0..200 {
-            assert_keeps_all(&view_of(&store, &[(1, &file)]), &file);
+            assert_keeps_all(&view_of(&store, &[(1, &file)]), &file, "later");
             if file.filters.problem().is_none() {
                 break;
             }
@@ -202,7 +179,7 @@ fn a_lookup_that_was_interrupted_goes_no_further() {
     // Of its own for each lookup: a filter is not read again at once.
     let new = || {
         let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..100))).collect();
-        (view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>()), files)
+        (view_of_all(&store, &files), files)
     };
     let (view, files) = new();
     let mut lookup = view.candidates(&key);
@@ -215,33 +192,6 @@ fn a_lookup_that_was_interrupted_goes_no_further() {
     let [middle, end] = [&b"+"[..], b"++"].map(|end| [&key[..], end].concat());
     let mut scan = view.candidates_in_range(&middle[..]..=&end[..]);
     goes_no_further(&files[2].disk, || scan.next());
-}
-
-#[test]
-fn a_source_that_panics_in_a_batch_or_a_scan_leaves_later_ones_whole() {
-    let rate = FalsePositiveRate::new(0.01).unwrap();
-    let store = FilterStore::default().with_range_filters(RangePolicy::ordered(rate).unwrap());
-    let store = store.with_budget(FilterBudget::unlimited());
-    let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..100))).collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
-    files[2].disk.set(Mode::Panics);
-    let keys = numbered(10..60);
-    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let mut batch = view.candidates_of_each(&keys);
-    assert!(catch_unwind(AssertUnwindSafe(|| while !batch.next_files().is_empty() {})).is_err());
-    drop(batch);
-    let middle = [&50_u32.to_be_bytes()[..], b"+"].concat();
-    let scan = || view.candidates_in_range(&middle[..]..=&[&middle[..], b"+"].concat()[..]).count();
-    assert!(catch_unwind(AssertUnwindSafe(scan)).is_err());
-    files[2].disk.set(Mode::Sound);
-    for key in &keys {
-        assert_eq!(all_candidates(&view, key).len(), 5);
-    }
-    assert_eq!(view.candidates_in_range(..).count(), 5);
-    for file in &files {
-        let stats = file.filters.stats().filter;
-        assert!(stats.is_consistent(), "{stats:?}");
-    }
 }
 
 /// A file of the engine that panics in `as_ref`.
@@ -294,7 +244,7 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
 fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
-    for store in kinds(&FilterStore::new(Filters::default().with_key_parts(parts))) {
+    for store in layouts(&FilterStore::new(Filters::default().with_key_parts(parts))) {
         let mut builder = store.builder(FileId::random());
         builder.add_key(b"a:1");
         switch.panics(|| builder.add_key(b"b:1"));
@@ -305,9 +255,8 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
         let keys = [b"a:1", b"b:1", b"c:1"].map(|key| key.to_vec()).into();
-        let filters = store.open(metadata, Bytes::new());
-        let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
-        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+        let file = Arc::new(open(&store, keys, (bytes, metadata)));
+        assert_keeps_all(&view_of(&store, &[(0, &file)]), &file, "later");
     }
 }
 
@@ -316,7 +265,7 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
     // Panics in the first call of the engine's code, then in the second, and so on.
-    for store in kinds(&FilterStore::new(Filters::default().with_hasher(hasher(&switch)).with_key_parts(parts))) {
+    for store in layouts(&FilterStore::new(Filters::default().with_hasher(hasher(&switch)).with_key_parts(parts))) {
         let mut reasons = Vec::new();
         for before in 0..32 {
             let mut builder = store.builder(FileId::random());
@@ -327,60 +276,13 @@ fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
             let reason = built.point_report.as_ref().unwrap().reason;
             let (bytes, metadata) = built.seal();
             assert_eq!(metadata.sections().is_empty(), reason == FallbackReason::Panicked, "{before}");
-            let filters = store.open(metadata, bytes.clone());
-            let keys = tagged("t", 0..2_000).into_iter().collect();
-            let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
-            assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+            let file = Arc::new(open(&store, tagged("t", 0..2_000).into_iter().collect(), (bytes, metadata)));
+            assert_keeps_all(&view_of(&store, &[(0, &file)]), &file, "later");
             reasons.push(reason);
         }
         assert_eq!(reasons[0], FallbackReason::Panicked);
         assert_ne!(reasons[31], FallbackReason::Panicked, "there are fewer calls");
     }
-}
-
-#[test]
-fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
-    let store = FilterStore::default();
-    let lazy = store.clone().with_budget(FilterBudget::unlimited());
-    for is_batch in [false, true] {
-        let old = file(&lazy, numbered(0..100));
-        let new: Vec<_> = (0..3).map(|_| file(&store, numbered((0..100).filter(|number| *number != 50)))).collect();
-        let view = view_of(&store, &[(0, &old), (0, &new[0]), (0, &new[1]), (0, &new[2])]);
-        old.disk.set(Mode::Panics);
-        let key = 51_u32.to_be_bytes();
-        let mut given = 0;
-        let look_up = || {
-            if is_batch {
-                let mut batch = view.candidates_of_each(&[&key]);
-                while !batch.next_files().is_empty() {
-                    given += 1;
-                }
-            } else {
-                let mut candidates = view.candidates(&key);
-                while candidates.next_file().is_some() {
-                    given += 1;
-                }
-            }
-        };
-        assert!(catch_unwind(AssertUnwindSafe(look_up)).is_err());
-        assert_eq!(given, 3);
-        let stats = view.level_stats(0);
-        assert_eq!(
-            (stats.searched, stats.filter.positives, stats.filter.false_positives),
-            (3, 3, 3),
-            "batch: {is_batch}"
-        );
-        assert_eq!(old.filters.stats().searched, 0);
-    }
-    // When the batch is dropped, one key has passed its files, the other has not.
-    let (one, two) = (file(&store, numbered(0..10)), file(&store, numbered([1, 9])));
-    let view = view_of(&store, &[(0, &one), (0, &two)]);
-    let mut batch = view.candidates_of_each(&[b"\0\0\0\x05", b"\0\0\0\x01"]);
-    assert_eq!(batch.next_files().len(), 2);
-    assert_eq!(batch.next_files().len(), 1);
-    drop(batch);
-    let stats = view.level_stats(0);
-    assert_eq!((stats.searched, stats.filter.positives, stats.filter.false_positives), (3, 3, 2));
 }
 
 /// Panics when it is called for the first time.
@@ -414,18 +316,4 @@ fn a_policy_that_panics_with_the_first_key_hides_nothing() {
         let view = FilterView::new(&store).edited(ViewEdit::new().add_newest(0, file)).unwrap();
         assert!(view.candidates(b"a").next_file().is_some() && view.candidates(b"b").next_file().is_some());
     }
-}
-
-#[test]
-fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
-    let switch = Arc::new(Switch::default());
-    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
-    let store = FilterStore::new(Filters::default().with_key_parts(parts));
-    let mut builder = store.builder(FileId::random());
-    tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
-    switch.is_on.store(true, Ordering::Relaxed);
-    let built = builder.finish();
-    switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.point_report.as_ref().map(|report| report.reason), Some(FallbackReason::Panicked));
-    assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }

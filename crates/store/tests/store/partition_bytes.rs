@@ -1,8 +1,8 @@
-//! Sizes and rates of partitioned filters, and the reads of a cache. The failure guarded against: partitions cost more
-//! bytes or more false positives than one filter of all keys, their index outgrows memory, a cache that is too small
-//! reads as much as before, or the bytes depend on the number of threads that built them.
+//! Sizes and rates of partitioned filters. The failure guarded against: partitions cost more bytes or more false
+//! positives than one filter of all keys, their index outgrows memory, or the bytes depend on the number of threads that
+//! built them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{ThreadId, current};
@@ -16,9 +16,7 @@ use sstfilter_store::{PartitionCut, PartitionIndex, PartitionOptions, Partitione
 
 use crate::common;
 use crate::common::random::Random;
-use crate::container::Container;
-
-const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+use crate::container::{CUTS, Container};
 
 /// Returns keys of 24 bytes: one of 50 tenants, then a random number. Ascending and distinct.
 fn keys(count: usize, seed: u64) -> Vec<[u8; 24]> {
@@ -126,108 +124,6 @@ fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
             [tail_bytes as f64, index.memory_bytes() as f64].map(|bytes| bytes * 100.0 / container.len() as f64);
         println!("{cut:?}, {target_bytes} bytes: {in_file:.3} % in the file, {in_memory:.3} % in memory");
         assert!(in_file <= 1.0 && in_memory <= 1.0, "{cut:?}, {target_bytes}: {in_file} % and {in_memory} %");
-    }
-}
-
-/// An LRU cache of a limited number of bytes.
-struct Cache<K> {
-    max_bytes: usize,
-    bytes: usize,
-    clock: u64,
-    used_at: HashMap<K, (u64, usize)>,
-    by_age: BTreeMap<u64, K>,
-}
-
-impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
-    fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
-    }
-
-    /// Uses an entry of `bytes` bytes. Returns whether it had to be read.
-    fn is_read(&mut self, key: K, bytes: usize) -> bool {
-        self.clock += 1;
-        let before = self.used_at.insert(key, (self.clock, bytes));
-        self.by_age.insert(self.clock, key);
-        if let Some((age, _)) = before {
-            self.by_age.remove(&age);
-            return false;
-        }
-        self.bytes += bytes;
-        while self.bytes > self.max_bytes && self.by_age.len() > 1 {
-            let (_, oldest) = self.by_age.pop_first().unwrap();
-            self.bytes -= self.used_at.remove(&oldest).unwrap().1;
-        }
-        true
-    }
-}
-
-/// Ranks from 0, with probabilities proportional to 1 / (rank + 1)^0.99.
-struct Zipf(Vec<f64>);
-
-impl Zipf {
-    fn new(ranks: usize) -> Self {
-        let mut sum = 0.0;
-        Self(
-            (1..=ranks)
-                .map(|rank| {
-                    sum += (rank as f64).powf(-0.99);
-                    sum
-                })
-                .collect(),
-        )
-    }
-
-    fn draw(&self, random: &mut Random) -> usize {
-        let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * self.0[self.0.len() - 1];
-        self.0.partition_point(|&sum| sum <= at).min(self.0.len() - 1)
-    }
-}
-
-#[test]
-fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_partitioned() {
-    const FILES: usize = 24;
-    let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (50_000, 50_000) };
-    let target_bytes = if common::is_long() { 16 << 10 } else { 4 << 10 };
-    let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(FixedPolicy::default()));
-    let files: Vec<Vec<[u8; 24]>> = (0..FILES).map(|file| keys(keys_each, 100 + file as u64)).collect();
-    let whole_bytes: Vec<usize> = files.iter().map(|keys| whole(&policy, keys).as_bytes().len()).collect();
-    for cut in CUTS {
-        let containers: Vec<Bytes> = files.iter().map(|keys| partitioned(&policy, cut, target_bytes, keys)).collect();
-        let indexes: Vec<PartitionIndex> = containers
-            .iter()
-            .map(|bytes| {
-                let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(bytes).unwrap()).unwrap();
-                PartitionIndex::load(&bytes[bytes.len() - tail_bytes..], &hasher).unwrap()
-            })
-            .collect();
-        let max_bytes = whole_bytes.iter().sum::<usize>() / 20;
-        let in_memory: usize = indexes.iter().map(PartitionIndex::memory_bytes).sum();
-        // The resident indexes leave fewer bytes for the cache of partitions.
-        let (mut of_files, mut of_partitions) = (Cache::new(max_bytes), Cache::new(max_bytes - in_memory));
-        let (mut read_whole, mut read_in_parts) = (0_u64, 0_u64);
-        let (zipf, mut random) = (Zipf::new(FILES * keys_each), Random::new(5));
-        for _ in 0..lookups {
-            // Hot keys are anywhere: a hash spreads ranks over files and keys.
-            let spread = Random::new(zipf.draw(&mut random) as u64).below(FILES * keys_each);
-            let (file, number) = (spread % FILES, spread / FILES);
-            let key = files[file][number.min(files[file].len() - 1)];
-            if of_files.is_read(file, whole_bytes[file]) {
-                read_whole += whole_bytes[file] as u64;
-            }
-            let (number, hash) = indexes[file].locate(&key, hasher.hash(&key));
-            let range = indexes[file].block_range(number).unwrap();
-            let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
-            if of_partitions.is_read((file, number), range.len()) {
-                read_in_parts += range.len() as u64;
-                let block = indexes[file].open(number, &containers[file][range]);
-                assert!(block.unwrap().may_contain(hash));
-            }
-        }
-        println!(
-            "{cut:?}: whole filters {read_whole} bytes, partitions {read_in_parts} bytes: {:.1} times fewer",
-            read_whole as f64 / read_in_parts as f64
-        );
-        assert!(read_in_parts * 10 <= read_whole, "{cut:?}: {read_in_parts} of {read_whole}");
     }
 }
 

@@ -1,15 +1,13 @@
-//! Partitioned filters that are damaged in every bit, and mixed from several. The failure guarded against: a bit of a
+//! Partitioned filters that are damaged in every bit. The failure guarded against: a bit of a
 //! top index sends a key to another partition, one damaged partition disables the filter of the whole file, or, worst,
 //! it answers "absent" for a key in the file.
 
 use std::ops::Range;
 
 use sstfilter::KeyHash;
-use sstfilter_store::PartitionIndex;
 
 use crate::cases::{CONTAINERS, ContainerCase};
 use crate::common;
-use crate::common::cases::{self};
 use crate::common::effort;
 use crate::container::Container;
 
@@ -85,49 +83,5 @@ fn every_flipped_bit_is_found_and_makes_only_the_keys_of_its_partition_may_be_pr
             damaged[at] ^= 1 << bit;
             sound.assert_contained(&damaged, &sound.touched(at, at + 1), &format!("bit {bit} of byte {at}"));
         });
-    }
-}
-
-#[test]
-fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
-    for sound in Sound::all().into_iter().filter(|sound| sound.case.keys > 0) {
-        // The same number of keys, file id and lengths, as after a reused file number or from a stale cache.
-        let twin = sound.case.build_of((0..sound.case.keys).map(|number| cases::key(number + 500_000)));
-        let mut foreign = 0;
-        for ((number, own), other) in (0..).zip(&sound.ranges).zip(sound.case.load(&twin).ranges()) {
-            let opened = sound.filter.index.open(number, &twin[other.clone()]);
-            assert!(opened.is_err(), "{}: partition {number} of another file", sound.case.name);
-            if own.len() == other.len() {
-                let mut mixed = sound.bytes().to_vec();
-                mixed[own.clone()].copy_from_slice(&twin[other]);
-                sound.assert_contained(&mixed, &[number], "a partition of another file");
-                foreign += 1;
-            }
-        }
-        assert!(foreign > 0, "{}: no two partitions of equal length", sound.case.name);
-        // All partitions of this file under the top index of the other, and the reverse.
-        let [own_end, twin_end] = [sound.bytes(), &twin].map(|bytes| bytes.len() - tail_bytes(bytes));
-        let crossed = [&sound.bytes()[..own_end], &twin[twin_end..]].concat();
-        let crossed = Container::load(&crossed, sound.case.load_context());
-        let loses = |filter: &Container| sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash));
-        assert!(crossed.as_ref().map_or(true, |filter| !loses(filter)), "{}", sound.case.name);
-    }
-}
-
-fn tail_bytes(container: &[u8]) -> usize {
-    usize::try_from(PartitionIndex::tail_bytes(container).unwrap()).unwrap()
-}
-
-#[test]
-fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
-    for sound in Sound::all().into_iter().filter(|sound| sound.ranges.len() > 1) {
-        let mut damaged = sound.bytes().to_vec();
-        damaged[sound.ranges[1].start] ^= 1;
-        let filter = Container::open(&damaged, sound.case.load_context()).unwrap();
-        for key in &sound.absent {
-            assert_eq!(filter.may_contain(&key.0, key.1), sound.number_of(key) == 1, "{}", sound.case.name);
-        }
-        assert!(sound.present.iter().all(|(key, hash)| filter.may_contain(key, *hash)));
-        assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
     }
 }

@@ -1,35 +1,43 @@
 //! One test for each known way to lose a key or a count.
 
-use core::ops::Bound;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::{
-    DelimitedPrefix, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, KeyRange,
-    LookupOutcome, Probe, SecretSeed,
-};
+use sstfilter::{DelimitedPrefix, FalsePositiveRate, FileId, FixedPolicy, FixedPrefix, KeyParts, KeyRange, Probe};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterSource, FilterStore, FilterView, PartitionCut,
-    PartitionOptions, PendingRead, ViewEdit, ViewError,
+    FileFilters, FilterBudget, FilterMetadata, FilterPart, FilterSource, FilterStore, PartitionCut, PendingRead,
+    ViewEdit, ViewError,
 };
 
 use crate::common::effort;
 use crate::common::random::Random;
+use crate::container::CUTS;
 use crate::engine::{
-    AddNewest, Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered,
-    tagged, unfiltered, view_of, with_key_parts,
+    self, AddNewest, Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, is_candidate, layouts,
+    numbered, tagged, unfiltered, view_of, view_of_all, with_key_parts,
 };
 
 fn partitioned(cut: PartitionCut) -> FilterStore {
-    FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap())
+    engine::partitioned(&FilterStore::default(), cut)
 }
 
-fn tombstone(start: &str, end: &str) -> (Key, Key) {
-    (start.as_bytes().to_vec(), end.as_bytes().to_vec())
+/// A source that calls the test before it reads.
+struct Calling<F> {
+    bytes: Bytes,
+    call: F,
+}
+
+impl<F: Fn() + Send + Sync> FilterSource for Calling<F> {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        (self.call)();
+        self.bytes.read(range)
+    }
 }
 
 /// Completes a read with the bytes that it needs.
@@ -39,25 +47,8 @@ fn complete(read: PendingRead, bytes: &Bytes) {
 }
 
 #[test]
-fn a_file_of_another_hasher_keeps_its_keys_in_every_level() {
-    let store = FilterStore::default();
-    let other =
-        FilterStore::new(Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([7; 8]))));
-    let foreign = file(&other, numbered(0..500));
-    let lazy = file(&other.clone().with_budget(FilterBudget::unlimited()), numbered(0..500));
-    for (level, file) in [(0, &foreign), (1, &foreign), (0, &lazy), (1, &lazy)] {
-        let view = view_of(&store, &[(level, file)]);
-        for key in &file.keys {
-            assert!(is_candidate(&view, key, file), "level {level}, {key:?}");
-        }
-        let keys: Vec<&[u8]> = file.keys.iter().map(|key| &key[..]).collect();
-        assert_eq!(view.candidates_of_each(&keys).next_files().len(), keys.len(), "level {level}");
-    }
-}
-
-#[test]
 fn a_top_index_that_is_read_late_loses_no_key() {
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+    for cut in CUTS {
         for parts in [KeyParts::whole_keys(), KeyParts::extracted(Arc::new(FixedPrefix::new(9)))] {
             let store = with_key_parts(partitioned(cut), parts);
             let keys: BTreeSet<Key> = tagged("tag", 0..4_000).into_iter().collect();
@@ -65,45 +56,14 @@ fn a_top_index_that_is_read_late_loses_no_key() {
             let disk = Disk::new(bytes);
             disk.set(Mode::Fails);
             let filters = store.open(metadata, disk.clone());
+            disk.set(Mode::Sound);
             let file = Arc::new(File::new(keys, disk, filters));
-            file.disk.set(Mode::Sound);
             let view = view_of(&store, &[(0, &file)]);
             for key in file.keys.iter().rev() {
                 assert!(is_candidate(&view, key, &file), "{cut:?} {key:?}");
             }
             assert!(file.filters.partitions().is_some_and(|index| index.partitions() > 2), "it was read at last");
         }
-    }
-}
-
-#[test]
-fn a_prefix_scan_comes_to_files_whose_range_tombstones_it_meets() {
-    let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
-    let store = FilterStore::new(Filters::default().with_key_parts(parts));
-    let old = file(&store, tagged("b", 0..10));
-    let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), Some(tombstone("b:", "b;")));
-    let view = view_of(&store, &[(0, &old), (0, &new)]);
-    let scanned: Vec<_> = view.candidates_by_prefix(b"b:").map(|candidate| candidate.file.clone()).collect();
-    assert!(scanned.len() == 2 && Arc::ptr_eq(&scanned[0], &new), "the deletions are in the newer file");
-    assert!(new.filters.may_contain_prefix(b"b:"));
-    assert!(!new.filters.may_contain_prefix(b"c:"));
-}
-
-#[test]
-fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
-    let store = FilterStore::default();
-    let opened = unfiltered(&store, numbered(0..3), ..);
-    let kept = FilterMetadata::decode(&opened.filters.metadata().encode()).unwrap();
-    assert_eq!(&kept, &**opened.filters.metadata());
-    let filters = store.open(kept, Bytes::new());
-    let again = Arc::new(File::new(opened.keys.clone(), Disk::new(Bytes::new()), filters));
-    for level in [0, 3] {
-        let view = view_of(&store, &[(level, &opened), (level, &again)]);
-        for key in [&b""[..], b"a", b"\xff\xff\xff"] {
-            assert_eq!(all_candidates(&view, key).len(), 2, "{level} {key:?}");
-        }
-        assert_eq!(view.candidates_in_range(..).count(), 2);
-        assert_eq!(view.candidates_by_prefix(b"zz").count(), 2);
     }
 }
 
@@ -134,24 +94,6 @@ fn files_without_keys_are_never_candidates_and_are_no_overlap() {
     }
 }
 
-#[test]
-fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
-    let store = FilterStore::default();
-    let deleting = file_with(&store, BTreeSet::new(), Some(tombstone("c", "f")));
-    let old = file(&store, ["a", "d", "x"].map(|key| key.as_bytes().to_vec()));
-    for level in [0, 1] {
-        let view = view_of(&store, &[(level * 2, &old), (level, &deleting)]);
-        for (key, expected) in [("a", 1), ("d", 2), ("x", 1), ("b", 0), ("e", 1)] {
-            let given = all_candidates(&view, key.as_bytes());
-            assert_eq!(given.len(), expected, "{level} {key}");
-            assert!(expected < 2 || Arc::ptr_eq(&given[0], &deleting));
-        }
-        let scanned = |range: KeyRange<'_>| view.candidates_in_range(range).count();
-        assert_eq!(scanned((&b"d"[..]..&b"e"[..]).into()), 2);
-        assert_eq!(scanned((Bound::Excluded(&b"x"[..]), Bound::Unbounded).into()), 0);
-    }
-}
-
 // misuse: overlapping-files
 #[test]
 fn equal_keys_at_the_ends_of_neighbours_are_an_overlap() {
@@ -165,27 +107,6 @@ fn equal_keys_at_the_ends_of_neighbours_are_an_overlap() {
         assert!(view.edited(ViewEdit::new().add_newest(0, second.clone())).is_ok());
     }
     assert!(view_of(&store, &[(2, &low)]).edited(ViewEdit::new().add(2, apart)).is_ok());
-}
-
-#[test]
-fn a_part_that_begins_on_both_sides_of_a_partition_border_is_in_both_partitions() {
-    // One part for all keys: every boundary between partitions lies inside it.
-    let parts = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        for parts in [parts.clone(), KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')))] {
-            let store = with_key_parts(partitioned(cut), parts);
-            let keys = [tagged("a", 0..2_000), tagged("b", 0..2_000)].concat();
-            let file = file(&store, keys);
-            let view = view_of(&store, &[(1, &file)]);
-            for key in &file.keys {
-                assert!(is_candidate(&view, key, &file), "{cut:?} {key:?}");
-            }
-            for (prefix, expected) in [("a:", 1), ("b:", 1), ("b:019", 1)] {
-                assert_eq!(view.candidates_by_prefix(prefix.as_bytes()).count(), expected, "{cut:?} {prefix}");
-            }
-            assert_eq!(view.candidates_by_prefix(b"aa:").count(), 0, "{cut:?}: between the bounds, and absent");
-        }
-    }
 }
 
 #[test]
@@ -289,217 +210,45 @@ fn a_read_outlives_its_file_and_gives_its_memory_back() {
 }
 
 #[test]
-fn a_read_that_is_leaked_costs_its_file_the_filter_and_nothing_else() {
-    let store = FilterStore::default().with_budget(FilterBudget::unlimited());
-    let (file, other) = (file_to_be_read(&store, numbered(0..100)), file(&store, numbered(0..100)));
-    let view = view_of(&store, &[(0, &file), (0, &other)]);
-    core::mem::forget(file.filters.read_for(&1_u32.to_be_bytes()));
-    for number in 0..100_u32 {
-        let key = number.to_be_bytes();
-        assert_eq!(all_candidates(&view, &key).len(), 2);
-        assert_eq!(file.filters.probe(&key), Probe::NotLoaded);
-    }
-    let absent = (0..99_u32).map(|number| [&number.to_be_bytes()[..], b"+"].concat());
-    let searched: usize = absent.map(|key| all_candidates(&view, &key).len()).sum();
-    assert!((99..110).contains(&searched), "the other file's filter works: {searched}");
-}
-
-#[test]
 fn a_file_that_is_dropped_during_its_load_frees_everything() {
-    struct Dropping {
-        bytes: Bytes,
-        file: std::sync::Mutex<Option<Arc<File>>>,
-    }
-    impl FilterSource for Dropping {
-        fn read(&self, range: core::ops::Range<u64>) -> std::io::Result<Bytes> {
-            drop(self.file.lock().unwrap().take());
-            self.bytes.read(range)
-        }
-    }
     let budget = FilterBudget::new(1 << 20);
     let store = FilterStore::default().with_budget(budget.clone());
     let keys: BTreeSet<Key> = numbered(0..100).into_iter().collect();
     let (bytes, metadata) = build(&store, &keys);
-    let source = Arc::new(Dropping { bytes: bytes.clone(), file: std::sync::Mutex::default() });
-    let filters = store.open(metadata, source.clone());
-    let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
+    let to_drop = Arc::new(Mutex::new(None));
+    let dropped = to_drop.clone();
+    let filters = store.open(metadata, Calling { bytes, call: move || drop(dropped.lock().unwrap().take()) });
+    let file = Arc::new(File::new(keys, Disk::new(Bytes::new()), filters));
     let view = view_of(&store, &[(0, &file)]);
-    *source.file.lock().unwrap() = Some(file);
+    *to_drop.lock().unwrap() = Some(file);
     assert_eq!(all_candidates(&view, &3_u32.to_be_bytes()).len(), 1);
     drop(view);
     assert_eq!((budget.stats().used_bytes, budget.stats().partitions), (0, 0));
 }
 
 #[test]
-fn counts_of_chunks_that_die_are_neither_lost_nor_counted_twice() {
-    let store = FilterStore::default();
-    let files: Vec<_> = (0..40).map(|_| file(&store, numbered((0..200).step_by(2)))).collect();
-    let mut view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
-    let present = 4_u32.to_be_bytes();
-    let rounds = 300_u64;
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let (files, is_done) = (&files, &is_done);
-        scope.spawn(move || {
-            let mut before = vec![0; files.len()];
-            while !is_done.load(Ordering::Relaxed) {
-                for (file, before) in files.iter().zip(&mut before) {
-                    let stats = file.filters.stats();
-                    assert!(stats.searched >= *before, "{} after {before}", stats.searched);
-                    assert!(stats.filter.negatives < 1 << 40, "below zero");
-                    assert_eq!(stats.filter.positives, stats.searched);
-                    *before = stats.searched;
-                }
+fn a_source_that_probes_its_own_file_waits_for_nobody() {
+    for store in [FilterStore::default(), partitioned(PartitionCut::KeyRange)] {
+        let store = store.with_budget(FilterBudget::unlimited());
+        let keys: BTreeSet<Key> = numbered(0..100).into_iter().collect();
+        let (bytes, metadata) = build(&store, &keys);
+        let own = Arc::new(OnceLock::<Weak<File>>::new());
+        let probed = own.clone();
+        let call = move || {
+            if let Some(file) = probed.get().and_then(Weak::upgrade) {
+                assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::NotLoaded);
             }
-        });
-        for round in 0..rounds {
-            assert_eq!(all_candidates(&view, &present).len(), files.len());
-            let file = &files[usize::try_from(round).unwrap() % files.len()];
-            view = view.edited(ViewEdit::new().remove(0, file)).unwrap();
-            view = view.edited(ViewEdit::new().add_newest(0, file.clone())).unwrap();
-        }
-        is_done.store(true, Ordering::Relaxed);
-    });
-    for file in &files {
-        let stats = file.filters.stats();
-        assert_eq!((stats.searched, stats.filter.false_positives), (rounds, rounds));
-        assert_eq!(stats.filter.positives, rounds);
-    }
-}
-
-#[test]
-fn remainders_stay_above_zero_while_others_count() {
-    let store = FilterStore::default();
-    let plain: Vec<_> = (0..6).map(|_| file(&store, numbered((0..1_000).step_by(2)))).collect();
-    let alone = file(&store.clone().with_budget(FilterBudget::unlimited()), numbered((0..1_000).step_by(2)));
-    let mut files: Vec<_> = plain.iter().map(|file| (0, file)).collect();
-    files.push((0, &alone));
-    let view = view_of(&store, &files);
-    let lookups = 20_000_u32;
-    thread::scope(|scope| {
-        for thread in 0..3 {
-            let view = &view;
-            scope.spawn(move || {
-                for number in 0..lookups {
-                    let key = ((number * 7 + thread) % 1_200).to_be_bytes();
-                    let mut candidates = view.candidates(&key);
-                    while let Some(file) = candidates.next_file() {
-                        if file.has(&key) {
-                            candidates.found();
-                            break;
-                        }
-                    }
-                }
-            });
-        }
-        let view = &view;
-        scope.spawn(move || {
-            for _ in 0..2_000 {
-                let stats = view.level_stats(0);
-                assert!(stats.filter.negatives < 1 << 40, "{stats:?}");
-            }
-        });
-    });
-    let total = u64::from(lookups) * 3;
-    let newest = &alone.filters.stats();
-    assert_eq!(newest.filter.probes() + newest.skipped_by_bounds, total, "every lookup comes to the newest file");
-    for file in &plain {
-        let stats = file.filters.stats();
-        assert!(stats.filter.probes() + stats.skipped_by_bounds <= total);
-        assert_eq!(stats.filter.true_positives + stats.filter.false_positives, stats.filter.positives);
-    }
-}
-
-#[test]
-fn absent_keys_outside_of_all_bounds_count_no_probe() {
-    let store = FilterStore::default();
-    let files: Vec<_> = (0..3).map(|number| file(&store, numbered(number * 100..number * 100 + 50))).collect();
-    for level in [0, 1] {
-        let view = view_of(&store, &files.iter().map(|file| (level, file)).collect::<Vec<_>>());
-        let before = view.level_stats(level).filter;
-        for number in 1_000..2_000_u32 {
-            assert!(all_candidates(&view, &number.to_be_bytes()).is_empty());
-        }
-        assert_eq!(view.level_stats(level).filter, before, "{level}");
-    }
-}
-
-#[test]
-fn a_probed_file_records_what_became_of_its_answers() {
-    let store = FilterStore::default().with_budget(FilterBudget::new(0));
-    let file = file(&store, numbered(0..10));
-    let probe = file.filters.probe(&3_u32.to_be_bytes());
-    assert_eq!(probe, Probe::NotLoaded);
-    file.filters.record_lookup(&3_u32.to_be_bytes(), probe, LookupOutcome::Found);
-    let stats = file.filters.stats().filter;
-    assert_eq!((stats.not_loaded, stats.probes()), (1, 1), "counted once, as a probe that no filter would have saved");
-}
-
-#[test]
-fn ranges_are_scanned_although_their_filter_holds_hashed_codes_inside_prefixes() {
-    use sstfilter::FalsePositiveRate;
-    use sstfilter_range::RangeUnits;
-    let rate = FalsePositiveRate::new(0.01).unwrap();
-    let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(FixedPrefix::new(2)));
-    let store = FilterStore::default().with_range_filters(RangePolicy::hashed(units, 16, rate).unwrap());
-    // Keys without a prefix, before some that have one.
-    let keys = [vec![Vec::new(), b"a".to_vec()], tagged("tenant", 0..300)].concat();
-    let file = file(&store, keys);
-    let view = view_of(&store, &[(0, &file)]);
-    for key in &file.keys {
-        assert_eq!(view.candidates_in_range(&key[..]..=&key[..]).count(), 1, "{key:?}");
-        assert_eq!(view.candidates_by_prefix(key).count(), 1, "{key:?}");
-    }
-}
-
-#[test]
-fn a_view_of_no_files_has_no_candidates() {
-    let view = FilterView::<File>::new(&FilterStore::default());
-    assert!(view.candidates(b"key").next_file().is_none() && view.levels().next().is_none());
-    assert!(view.candidates_of_each(&[b"key"]).next_files().is_empty());
-    assert_eq!((view.candidates_in_range(..).count(), view.candidates_by_prefix(b"").count()), (0, 0));
-}
-
-#[test]
-fn keys_and_hashes_in_one_builder_lose_no_key() {
-    let extractor = || Arc::new(DelimitedPrefix::new(b':'));
-    let parts =
-        [KeyParts::whole_keys(), KeyParts::extracted(extractor()), KeyParts::whole_keys().with_extractor(extractor())];
-    for parts in parts {
-        let whole = FilterStore::new(Filters::default().with_key_parts(parts));
-        let cut = |cut| whole.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
-        for store in [cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange), whole.clone()] {
-            let keys: BTreeSet<Key> = tagged("t", 0..100).into_iter().collect();
-            // Keys first, hashes first, only hashes.
-            for hashes in [50..100, 0..50, 0..100] {
-                let mut builder = store.builder(FileId::random());
-                for (number, key) in keys.iter().enumerate() {
-                    if hashes.contains(&number) {
-                        builder.add_hash(key, store.filters().hash(key));
-                    } else {
-                        builder.add_key(key);
-                    }
-                }
-                let (bytes, metadata) = builder.finish().seal();
-                let disk = Disk::new(bytes);
-                let filters = store.open(metadata, disk.clone());
-                let file = Arc::new(File::new(keys.clone(), disk, filters));
-                let view = view_of(&store, &[(0, &file)]);
-                for key in &keys {
-                    assert!(is_candidate(&view, key, &file), "{hashes:?} {key:?}");
-                    assert_eq!(view.candidates_by_prefix(key).count(), 1);
-                }
-                assert!(store.problem().is_none(), "{hashes:?}: {:?}", store.problem());
-                assert_eq!(view.candidates_by_prefix(b"t:").count(), 1, "{hashes:?}");
-            }
-        }
+        };
+        let file = Arc::new(File::new(keys, Disk::new(Bytes::new()), store.open(metadata, Calling { bytes, call })));
+        own.set(Arc::downgrade(&file)).unwrap();
+        assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::MaybePresent);
     }
 }
 
 /// A lookup of another thread finds the top index missing, and shortly after it the first partition loaded.
 #[test]
 fn lookups_while_a_top_index_and_partitions_arrive_lose_no_key() {
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+    for cut in CUTS {
         for round in 0..60 {
             let store = partitioned(cut).with_budget(FilterBudget::unlimited());
             let file = file_to_be_read(&store, numbered(0..5_000));
@@ -570,49 +319,11 @@ fn reads_come_with_their_files_and_once() {
     assert!(left < 8, "{left}: filters in memory are probed");
     // A lookup that has begun reads for the files that it has not reached, in its chunk and after it.
     let files: Vec<_> = (0..70).map(|_| file_to_be_read(&store, numbered(0..100))).collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = view_of_all(&store, &files);
     let mut candidates = view.candidates(keys[0]);
     for given in 1..=70 {
         assert!(candidates.next_file().is_some());
         assert_eq!(candidates.reads().len(), 70 - given);
-    }
-}
-
-// promise: no-false-negatives
-#[test]
-fn keys_in_any_order_and_the_empty_one_are_found_whatever_builds_the_filter() {
-    let plain = FilterStore::default();
-    let partitions = PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap();
-    let stores = [plain.clone(), plain.clone().without_point_filters(), plain.with_partitions(partitions)];
-    let keys = [&b""[..], b"\0", b"a", b"m", b"m\0", b"zz", b"\xff\xff"];
-    for (number, store) in stores.iter().enumerate() {
-        for first in 0..keys.len() {
-            for step in [1, 2, 3, 4, 5, 6] {
-                for is_hashed in [false, true] {
-                    let order: Vec<_> = (0..keys.len()).map(|at| keys[(first + at * step) % keys.len()]).collect();
-                    let mut builder = store.builder(FileId::random());
-                    for key in &order {
-                        if is_hashed {
-                            builder.add_hash(key, store.filters().hash(key));
-                        } else {
-                            builder.add_key(key);
-                        }
-                    }
-                    let (bytes, metadata) = builder.finish().seal();
-                    assert_eq!(metadata.key_bounds(), Some((&b""[..], &b"\xff\xff"[..])), "{number} {order:?}");
-                    let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
-                    let disk = Disk::new(bytes);
-                    let opened = store.open(metadata, disk.clone());
-                    let file = Arc::new(File::new(keys.iter().map(|key| key.to_vec()).collect(), disk, opened));
-                    for level in [0, 1] {
-                        let view = view_of(store, &[(level, &file)]);
-                        for key in keys {
-                            assert!(is_candidate(&view, key, &file), "{key:?}: {number} {order:?} {is_hashed}");
-                        }
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -627,52 +338,6 @@ fn a_file_whose_ends_are_in_the_order_of_another_comparator_is_a_candidate_for_e
             assert!(is_candidate(&view, key, &file), "{key:?}");
         }
         assert_eq!(view.candidates_in_range(&b"b"[..]..&b"c"[..]).count(), 1);
-    }
-}
-
-#[test]
-fn a_source_that_fails_is_read_again_ever_more_rarely() {
-    let store = FilterStore::default().with_budget(FilterBudget::unlimited());
-    let file = file(&store, numbered(0..100));
-    file.disk.set(Mode::Fails);
-    let key = 7_u32.to_be_bytes();
-    let mut reads_at = Vec::new();
-    for probe in 0..1_000 {
-        let before = file.disk.reads();
-        assert!(!file.filters.probe(&key).is_absent());
-        if file.disk.reads() > before {
-            reads_at.push(probe);
-        }
-    }
-    assert_eq!(reads_at, [0, 65, 65 + 129, 65 + 129 + 257, 65 + 129 + 257 + 513]);
-    let (stats, unusable) = (store.budget().unwrap().stats(), file.filters.stats().filter.unusable);
-    assert_eq!((stats.failed_loads, unusable, stats.used_bytes), (5, 1_000, 0));
-}
-
-#[test]
-fn a_source_that_probes_its_own_file_waits_for_nobody() {
-    struct Probing {
-        bytes: Bytes,
-        file: std::sync::OnceLock<Weak<File>>,
-    }
-    impl FilterSource for Probing {
-        fn read(&self, range: core::ops::Range<u64>) -> std::io::Result<Bytes> {
-            if let Some(file) = self.file.get() {
-                let file = file.upgrade().unwrap();
-                assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::NotLoaded);
-            }
-            self.bytes.read(range)
-        }
-    }
-    for store in [FilterStore::default(), partitioned(PartitionCut::KeyRange)] {
-        let store = store.with_budget(FilterBudget::unlimited());
-        let keys: BTreeSet<Key> = numbered(0..100).into_iter().collect();
-        let (bytes, metadata) = build(&store, &keys);
-        let source = Arc::new(Probing { bytes, file: std::sync::OnceLock::new() });
-        let filters = store.open(metadata, source.clone());
-        let file = Arc::new(File::new(keys, Disk::new(Bytes::new()), filters));
-        source.file.set(Arc::downgrade(&file)).unwrap();
-        assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), Probe::MaybePresent);
     }
 }
 
@@ -723,30 +388,48 @@ fn range_tombstones_of_an_order_of_the_engines_own_hide_no_deletion() {
 }
 
 /// An unsorted writer recorded the first and last key that it got as the smallest and largest.
+// promise: no-false-negatives
 #[test]
-fn keys_that_are_added_in_no_order_are_found() {
-    let units = RangeUnits::integer(4).unwrap();
-    let rate = FalsePositiveRate::ONE_PERCENT;
-    let stores = [
-        FilterStore::default(),
-        partitioned(PartitionCut::KeyRange),
-        partitioned(PartitionCut::HashRange),
-        FilterStore::default().with_range_filters(RangePolicy::ordered(rate).unwrap()),
-        FilterStore::default().with_range_filters(RangePolicy::hashed(units, 16, rate).unwrap()),
+fn keys_are_found_in_whatever_order_and_with_or_without_hashes_a_builder_got_them() {
+    let (rate, plain) = (FalsePositiveRate::ONE_PERCENT, FilterStore::default());
+    let part = || Arc::new(DelimitedPrefix::new(b':'));
+    let mut stores = vec![
+        plain.clone().without_point_filters(),
+        plain.clone().with_range_filters(RangePolicy::ordered(rate).unwrap()),
+        plain.clone().with_range_filters(RangePolicy::hashed(RangeUnits::integer(4).unwrap(), 16, rate).unwrap()),
     ];
-    for store in stores {
-        let mut keys = numbered(0..2_000);
-        Random::new(7).shuffle(&mut keys);
-        let mut builder = store.builder(FileId::random());
-        keys.iter().for_each(|key| builder.add_key(key));
-        let (bytes, metadata) = builder.finish().seal();
-        let disk = Disk::new(bytes);
-        let filters = store.open(metadata, disk.clone());
-        let file = Arc::new(File::new(keys.iter().cloned().collect(), disk, filters));
-        let view = view_of(&store, &[(1, &file)]);
-        for key in &keys {
-            assert!(is_candidate(&view, key, &file), "{store:?}: {key:?}");
-            assert_eq!(view.candidates_in_range(&key[..]..=&key[..]).count(), 1, "{store:?}: {key:?}");
+    for parts in [KeyParts::whole_keys(), KeyParts::extracted(part()), KeyParts::whole_keys().with_extractor(part())] {
+        stores.extend(layouts(&with_key_parts(plain.clone(), parts)));
+    }
+    let ends = [&b""[..], b"\0", b"a", b"zz", b"\xff\xff"].map(<[u8]>::to_vec);
+    let ascending: BTreeSet<Key> = ends.into_iter().chain(tagged("t", 0..2_000)).collect();
+    let ascending: Vec<Key> = ascending.into_iter().collect();
+    let descending: Vec<Key> = ascending.iter().rev().cloned().collect();
+    let mut shuffled = ascending.clone();
+    Random::new(7).shuffle(&mut shuffled);
+    for (number, store) in stores.iter().enumerate() {
+        for order in [&ascending, &descending, &shuffled] {
+            for hashed in [0..0, 0..1_000, 1_000..order.len(), 0..order.len()] {
+                let mut builder = store.builder(FileId::random());
+                for (at, key) in order.iter().enumerate() {
+                    if hashed.contains(&at) {
+                        builder.add_hash(key, store.filters().hash(key));
+                    } else {
+                        builder.add_key(key);
+                    }
+                }
+                let (bytes, metadata) = builder.finish().seal();
+                assert_eq!(metadata.key_bounds(), Some((&b""[..], &b"\xff\xff"[..])), "{number} {hashed:?}");
+                let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
+                let file = Arc::new(engine::open(store, order.iter().cloned().collect(), (bytes, metadata)));
+                let view = view_of(store, &[(1, &file)]);
+                for key in file.keys.iter().step_by(7).chain(file.keys.last()) {
+                    assert!(is_candidate(&view, key, &file), "{number} {hashed:?} {key:?}");
+                    assert_eq!(view.candidates_in_range(&key[..]..=&key[..]).count(), 1, "{number} {hashed:?} {key:?}");
+                    assert_eq!(view.candidates_by_prefix(key).count(), 1, "{number} {hashed:?} {key:?}");
+                }
+                assert!(store.problem().is_none(), "{number} {hashed:?}: {:?}", store.problem());
+            }
         }
     }
 }
@@ -766,7 +449,7 @@ fn the_last_key_of_a_range_or_prefix_is_in_a_candidate_and_files_are_skipped() {
             file(&store, [tagged("a", [0]), tagged("z", [0])].concat().into_iter().chain(inner))
         })
         .collect();
-    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let view = view_of_all(&store, &files);
     let mut skipped = 0;
     for number in (0..5_000).step_by(37) {
         for tag in ["b", "c", "m"] {

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sstfilter::{
-    BlockError, FalsePositiveRate, Filters, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, Probe,
-};
+use sstfilter::{BlockError, FalsePositiveRate, Filters, KeyExtractor, KeyHash, KeyHasher, KeyParts, Probe};
 use sstfilter_range::{RangePolicy, RangeUnits};
-use sstfilter_store::{
-    FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
-};
+use sstfilter_store::{FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore};
 
-use crate::engine::{Disk, File, Key, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
+use crate::container::CUTS;
+use crate::engine::{
+    Disk, File, Key, all_candidates, assert_keeps_all, build, file, is_candidate, layouts, numbered, open, partitioned,
+    tagged, view_of,
+};
 
 /// A hash with a tag, in one of its releases.
 fn custom(release: u64) -> KeyHasher {
@@ -38,42 +38,23 @@ impl KeyExtractor for Tail {
     }
 }
 
-fn stores(base: &FilterStore) -> Vec<FilterStore> {
-    let mut stores = vec![base.clone()];
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        stores.push(base.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap()));
-    }
-    let lazy = stores.iter().map(|store| store.clone().with_budget(FilterBudget::unlimited()));
-    let lazy: Vec<_> = lazy.collect();
-    stores.into_iter().chain(lazy).collect()
-}
-
 /// Opens with `reader` what `writer` writes.
 fn opened(writer: &FilterStore, reader: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     let keys: BTreeSet<Key> = keys.into_iter().collect();
     let (bytes, metadata) = build(writer, &keys);
-    let disk = Disk::new(bytes);
-    let filters = reader.open(FilterMetadata::decode(&metadata.encode()).unwrap(), disk.clone());
-    Arc::new(File::new(keys, disk, filters))
-}
-
-fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: &str) {
-    for key in &file.keys {
-        assert!(is_candidate(view, key, file), "{what}: {key:?}");
-    }
-    let keys: Vec<&[u8]> = file.keys.iter().map(|key| &key[..]).collect();
-    assert_eq!(view.candidates_of_each(&keys).next_files().len(), keys.len(), "{what}");
+    let metadata = FilterMetadata::decode(&metadata.encode()).unwrap();
+    Arc::new(open(reader, keys, (bytes, metadata)))
 }
 
 // promise: no-false-negatives
 // misuse: changed-hash
 #[test]
 fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
-    let kinds = stores(&FilterStore::new(Filters::default().with_hasher(custom(2)))).len();
+    let kinds = layouts(&FilterStore::new(Filters::default().with_hasher(custom(2)))).len();
     for (number, level) in (0..kinds).flat_map(|number| [(number, 0), (number, 1)]) {
         let what = format!("store {number}, level {level}");
         let of =
-            |release| stores(&FilterStore::new(Filters::default().with_hasher(custom(release)))).swap_remove(number);
+            |release| layouts(&FilterStore::new(Filters::default().with_hasher(custom(release)))).swap_remove(number);
         let (writer, reader) = (of(1), of(2));
         let sound = file(&reader, numbered(0..3_000));
         let view = view_of(&reader, &[(level, &sound)]);
@@ -187,25 +168,9 @@ fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_fil
 }
 
 #[test]
-fn names_and_hashes_that_differ_openly_cost_one_file_its_filter() {
-    let reader =
-        FilterStore::new(Filters::default().with_key_parts(KeyParts::extracted(Arc::new(FixedPrefix::new(2)))));
-    let other_hash =
-        opened(&FilterStore::new(Filters::default().with_hasher(custom(1))), &FilterStore::default(), numbered(0..20));
-    let other_parts = opened(&FilterStore::default(), &reader, numbered(0..20));
-    for (file, store) in [(&other_hash, FilterStore::default()), (&other_parts, reader)] {
-        let view = view_of(&store, &[(0, file)]);
-        assert_keeps_all(&view, file, "open");
-        assert!(store.problem().is_none() && file.filters.point_problem().is_some());
-        assert_eq!(file.filters.stats().filter.unusable, file.filters.stats().searched);
-    }
-}
-
-#[test]
 fn a_change_is_found_before_any_partition_is_read_asynchronously() {
-    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
-        let options = PartitionOptions::new(cut, 1 << 10).unwrap();
-        let of = |release| FilterStore::new(Filters::default().with_hasher(custom(release))).with_partitions(options);
+    for cut in CUTS {
+        let of = |release| partitioned(&FilterStore::new(Filters::default().with_hasher(custom(release))), cut);
         for (writer, is_sound) in [(of(2), true), (of(1), false)] {
             let reader = of(2);
             let keys: BTreeSet<Key> = numbered(0..5_000).into_iter().collect();
@@ -241,7 +206,7 @@ fn a_change_is_found_before_any_partition_is_read_asynchronously() {
 #[test]
 fn a_hash_that_changes_while_a_file_is_written_loses_no_key() {
     let calls_before = 1_500;
-    for writer in stores(&FilterStore::default()) {
+    for writer in layouts(&FilterStore::default()) {
         let calls = Arc::new(AtomicU64::new(0));
         let changing = KeyHasher::custom(5, move |key| {
             custom(if calls.fetch_add(1, Ordering::Relaxed) < calls_before { 1 } else { 2 }).hash(key)

@@ -1,6 +1,6 @@
 //! Random stores with maps of writes, compared with a map of keys. Flushes, ingested and restored files, files of
 //! before, compactions of any shape, damaged and rebuilt maps, and restarts: no key is lost, whatever numbers entries
-//! carry.
+//! carry. Without faults, nearly every key is found in the first file that is searched.
 //!
 //! A failure prints the seed of its world and the step.
 
@@ -20,7 +20,8 @@ use crate::engine::AddNewest;
 type Entry = (u32, Option<WriteId>, Option<u32>);
 type Map = Arc<FileMap<Bytes>>;
 
-const KEYS: u32 = 64;
+/// Even keys are written; odd ones never are.
+const KEYS: u32 = 128;
 const LEVELS: u32 = 4;
 
 struct File {
@@ -52,8 +53,18 @@ impl File {
     }
 }
 
+/// A store without faults: every flush has its map, and maps are written when they are due.
+#[derive(Clone, Copy, Debug)]
+struct Sound {
+    /// Whether files of another store are ingested now and then.
+    ingests: bool,
+    /// Whether entries carry numbers.
+    has_numbers: bool,
+}
+
 struct World {
     random: Random,
+    sound: Option<Sound>,
     store: FilterStore,
     view: FilterView<File>,
     model: BTreeMap<u32, Option<u32>>,
@@ -64,6 +75,7 @@ struct World {
     late: Vec<Map>,
     /// The entries of files that have left.
     gone: Vec<Vec<Entry>>,
+    flushes: usize,
 }
 
 fn options() -> MapOptions {
@@ -72,10 +84,11 @@ fn options() -> MapOptions {
 
 impl World {
     /// A store with a few files that it had before it had maps.
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, sound: Option<Sound>) -> Self {
         let store = FilterStore::default().without_point_filters();
         let mut world = Self {
             random: Random::new(seed),
+            sound,
             view: FilterView::new(&store),
             store,
             model: BTreeMap::new(),
@@ -83,18 +96,25 @@ impl World {
             values: 0,
             late: Vec::new(),
             gone: Vec::new(),
+            flushes: 0,
         };
         let last = world.id(0);
-        for _ in 0..world.random.below(4) {
+        let earlier_files = if sound.is_some() { 0 } else { world.random.below(4) };
+        for _ in 0..earlier_files {
             let is_unknown = world.random.one_in(4);
             let writes = if is_unknown { FileWrites::UNKNOWN } else { FileWrites::of_earlier_file(last) };
             let entries = world.foreign_entries();
             world.add(0, &[], vec![File::new(&world.store, entries, writes)]);
         }
-        if world.random.one_in(2) {
+        if world.is_faulty(2) {
             world.view = world.view.with_flushed(last);
         }
         world
+    }
+
+    /// Returns whether a fault happens that one time in so many does.
+    fn is_faulty(&mut self, one_in: usize) -> bool {
+        self.sound.is_none() && self.random.one_in(one_in)
     }
 
     /// The number `ahead` of the last one given, or behind it.
@@ -112,7 +132,7 @@ impl World {
         for _ in 0..=self.random.below(10) {
             self.values += 1;
             let value = Some(self.values).filter(|_| !self.random.one_in(5));
-            entries.insert(self.below(KEYS), value);
+            entries.insert(self.below(KEYS) & !1, value);
         }
         self.model.extend(&entries);
         entries.into_iter().map(|(key, value)| (key, None, value)).collect()
@@ -142,7 +162,7 @@ impl World {
 
     /// Loads a map; one in eight is damaged.
     fn load(&mut self, mut bytes: Vec<u8>) -> Map {
-        bytes[50] ^= u8::from(self.random.one_in(8));
+        bytes[50] ^= u8::from(self.is_faulty(8));
         Arc::new(FileMap::load_any(Bytes::from(bytes)).unwrap())
     }
 
@@ -167,7 +187,8 @@ impl World {
     }
 
     fn flush(&mut self) {
-        if self.random.one_in(8) {
+        self.flushes += 1;
+        if self.is_faulty(8) {
             // A crash loses a flush, but not its map. It is repeated with other keys.
             let writes = self.new_writes();
             let covered = self.view.flush_covers(FileWrites::of_flush(writes));
@@ -177,7 +198,7 @@ impl World {
         }
         let (mut entries, writes) = (self.entries(), self.new_writes());
         let counters = writes.first().get()..=writes.last().get();
-        if !self.random.one_in(6) {
+        if !self.is_faulty(6) && self.sound.is_none_or(|sound| sound.has_numbers) {
             for (_, number, _) in &mut entries {
                 let numbers: Vec<_> = counters.clone().map(WriteId::from_stored).collect();
                 *number = Some(*self.random.pick(&numbers));
@@ -202,7 +223,7 @@ impl World {
     fn join(&mut self, entries: Vec<Entry>, writes: FileWrites) {
         let covered = self.view.flush_covers(writes);
         let map = self.map(covered, entries.iter().map(|entry| entry.0));
-        let when = self.random.below(6);
+        let when = if self.sound.is_some() { 5 } else { self.random.below(6) };
         if when == 0 {
             self.publish(Some(map.clone()), &[]);
         }
@@ -240,7 +261,7 @@ impl World {
         }
         let is_last = (target + 1..LEVELS).all(|level| self.view.files(level).next().is_none());
         let mut kept: Vec<_> = merged.into_values().filter(|(entry, _)| !is_last || entry.2.is_some()).collect();
-        let (forgets, mut new) = (self.random.below(8), Vec::new());
+        let (forgets, mut new) = (if self.sound.is_some() { 7 } else { self.random.below(8) }, Vec::new());
         while !kept.is_empty() {
             let mut writes = OutputWrites::default();
             let mut entries = Vec::new();
@@ -261,9 +282,13 @@ impl World {
         self.add(target, &inputs, new);
     }
 
+    fn due_map(&self) -> Option<MapReason> {
+        self.view.needs_map(&MapPolicy::default().with_max_uncovered_files(3).with_fan_in(3))
+    }
+
     /// Merges or rebuilds maps, whether that is due or not. The result may be published after other edits.
     fn write_map(&mut self) {
-        let due = self.view.needs_map(&MapPolicy::default().with_max_uncovered_files(3).with_fan_in(3));
+        let due = self.due_map();
         let maps = self.view.maps().count();
         let reason = due.unwrap_or(match self.random.below(4) {
             0 => MapReason::Damaged,
@@ -280,7 +305,7 @@ impl World {
             assert!(due.is_none() || self.view.flushed().is_none(), "{reason:?} is due: {written:?}");
             return;
         };
-        if self.random.one_in(4) {
+        if self.is_faulty(4) {
             self.compact();
             self.flush();
         }
@@ -323,6 +348,20 @@ impl World {
         }
     }
 
+    fn sound_step(&mut self, sound: Sound) {
+        match self.random.below(20) {
+            0 if sound.ingests => self.ingest(),
+            0..8 => self.flush(),
+            _ => self.compact(),
+        }
+        let mut written = 0;
+        while let Some(reason) = self.due_map() {
+            written += 1;
+            assert!(written < 10, "what was due is done: {reason:?}");
+            self.write_map();
+        }
+    }
+
     /// Looks up all keys. Returns how many files were searched, and how many have the key within their bounds.
     fn check(&self) -> [usize; 2] {
         let mut searched = [0; 2];
@@ -356,7 +395,7 @@ fn no_key_of_a_random_store_is_lost_whatever_numbers_its_entries_carry() {
     };
     let mut searched = [0; 2];
     for seed in 0..worlds {
-        let mut world = World::new(seed);
+        let mut world = World::new(seed, None);
         for step in 0..steps {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 world.step();
@@ -369,4 +408,31 @@ fn no_key_of_a_random_store_is_lost_whatever_numbers_its_entries_carry() {
     println!("files searched, and files by bounds alone: {searched:?}");
     // Most maps are missing or damaged now and then, so this only shows that maps are used.
     assert!(searched[0] * 2 < searched[1], "{searched:?}");
+}
+
+/// Merges coalesce the writes that all files above the last level have passed, so the number of maps and of their
+/// intervals of writes stays small.
+// promise: file-maps
+#[test]
+fn in_a_store_without_faults_few_files_are_searched_for_a_key_and_maps_are_few() {
+    let (worlds, steps) = if effort::is_long() { (40, 1_000) } else { (4 / effort::stride(4) as u64, 500) };
+    for (ingests, has_numbers) in [(false, true), (true, true), (false, false)] {
+        let sound = Sound { ingests, has_numbers };
+        let (mut searched, mut written, mut maps, mut intervals, mut flushes) = (0, 0, 0, 0, 0);
+        for seed in 0..worlds {
+            let mut world = World::new(seed, Some(sound));
+            for _ in 0..steps {
+                world.sound_step(sound);
+                searched += world.check()[0];
+                written += world.model.len();
+                maps = maps.max(world.view.maps().count());
+            }
+            intervals += world.view.maps().map(|map| map.index().writes().len()).sum::<usize>();
+            flushes += world.flushes;
+        }
+        let files = searched as f64 / written as f64;
+        println!("{sound:?}: {files:.3} files for each written key, {maps} maps, {intervals} intervals of {flushes}");
+        assert!(files < 1.1, "{sound:?}: {files}");
+        assert!(maps <= 20 && intervals * 2 < flushes, "{sound:?}: {maps} maps, {intervals} intervals of {flushes}");
+    }
 }
