@@ -59,7 +59,7 @@ fn main() {
         ("another file's filter", 1, plain(1, 1), block(1, 1)),
         ("a damaged byte", 1, damaged(plain(1, 0)), damaged(block(1, 0))),
         ("a torn write", 1, torn(plain(1, 0)), torn(block(1, 0))),
-        ("a changed seed", 2, plain(1, 0), block(1, 0)),
+        ("a changed hash seed", 2, plain(1, 0), block(1, 0)),
     ] {
         let is_absent = |key: &[u8; 4]| plain_bits(seed, *key).any(|(byte, bit)| bytes[byte] & bit == 0);
         let filter = filters(seed).load(Some(sstfilter), FileId::from_fingerprint(0));
