@@ -109,9 +109,9 @@ impl ExistingReader {
         file.seek(SeekFrom::Start(data_bytes))?;
         file.read_exact(&mut block)?;
         // Loading compares the checksums once, and checks that the block belongs to the file. If anything is wrong, the
-        // reader answers "may be present" for every key.
+        // reader answers "may be present" for every key. A file whose policy wanted no filter has none.
         let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
-        let filter = filters.load_with_known_keys(Some(block), meta.id, &known);
+        let filter = filters.load_with_known_keys((!block.is_empty()).then_some(block), meta.id, &known);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }
 

@@ -68,7 +68,7 @@ impl FilterBuilder {
         started.as_mut()
     }
 
-    /// Adds a key.
+    /// Adds a key: the bytes that lookups ask for, without a sequence number or a timestamp that they do not know.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         if let Some(builder) = self.started() {
@@ -76,8 +76,8 @@ impl FilterBuilder {
         }
     }
 
-    /// Adds a key by its hash from [`Filters::hash`](crate::Filters::hash). The block then holds whole keys and no
-    /// parts of them.
+    /// Adds a key by its hash from [`Filters::hash`](crate::Filters::hash) of the same filters; with another hash, the
+    /// key is lost. The block then holds whole keys and no parts of them.
     #[inline]
     pub fn add_hash(&mut self, hash: KeyHash) {
         if let Some(builder) = self.started() {

@@ -68,8 +68,8 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         }
     }
 
-    /// Probes for a key by its hash ([`Filters::hash`]), which is the same for all files of a store. A filter that
-    /// holds only parts of keys cannot answer.
+    /// Probes for a key by its hash ([`Filters::hash`]), which is the same for all files of a store. With the hash of
+    /// other [`Filters`], a key that is there can be absent. A filter that holds only parts of keys cannot answer.
     #[inline]
     pub fn probe_hash(&self, hash: KeyHash) -> Probe {
         match &self.state {

@@ -131,7 +131,7 @@ impl FileFilterBuilder {
         })
     }
 
-    /// Adds a key.
+    /// Adds a key: the bytes that lookups ask for, without a sequence number or a timestamp that they do not know.
     ///
     /// # Panics
     ///

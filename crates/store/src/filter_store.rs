@@ -83,7 +83,7 @@ impl FilterStore {
         })
     }
 
-    /// Replaces the filters for files that are opened from now on.
+    /// Replaces the filters for files that are opened or written from now on.
     #[must_use]
     pub fn with_filters(self, filters: Filters) -> Self {
         self.with_reader(|reader| reader.filters = filters)
@@ -203,7 +203,7 @@ impl FilterStore {
     }
 
     /// Opens a file without using any filter. All of its keys, and all keys that its range tombstones delete, must be
-    /// in the range `keys`. An excluded start counts as included.
+    /// in the range `keys`. An excluded start counts as included, an excluded end does not.
     ///
     /// The range `..` says nothing about them. At a level other than 0, a view then cannot tell whether the file
     /// overlaps its neighbours, and returns it before them: its range tombstones must not reach into them. They do not

@@ -50,7 +50,9 @@
 //! A panic in the engine's code (hash, extractor, source) propagates to the caller of the lookup and ends that lookup:
 //! drop it, and begin another one.
 //!
-//! Keys are ordered by their bytes. An engine with another order passes the smallest and largest keys by their bytes.
+//! Keys are ordered by their bytes. An engine with another order adds them in any order, and in
+//! [`open_without_description`](FilterStore::open_without_description) passes those that are smallest and largest by
+//! their bytes.
 //!
 //! # What is trusted
 //!

@@ -80,7 +80,8 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// Ends the lookup of the key at `position`: its file contains the key.
+    /// Ends the lookup of the key at `position`: its file contains the key. Without it, the next call goes on to older
+    /// files.
     pub fn found(&mut self, position: usize) {
         self.end(position, true);
     }

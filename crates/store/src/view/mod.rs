@@ -42,8 +42,9 @@ mod writes;
 /// stays open until the last view that contains it is dropped.
 ///
 /// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
-/// smallest and largest keys. Lower level numbers are newer. In a tiered engine, each sorted run is a level. An engine
-/// with a single list of files in the order of their age uses only level 0.
+/// smallest and largest keys. Lower level numbers are newer. An engine with a single list of files in the order of their
+/// age uses only level 0, and so does a tiered engine: all files of a run get ages above those of older runs. A level
+/// that has lost its files stays, with its counts, so a level for each run would make lookups ever slower.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// The levels that have files, or had files that counted something, in the order of their numbers.
@@ -137,7 +138,9 @@ impl<F> ViewEdit<F> {
     }
 
     /// Adds a file to level 0, whose files may overlap: a file of greater age is newer, in whatever order files are
-    /// added. Pass the number of the flush, a file number, or [`FilterView::next_age`], and store it in the manifest.
+    /// added. Pass the number of the flush that wrote the entries, taken when its memtable was sealed, and store it in
+    /// the manifest. A file that comes back keeps its age. A merged file has none of its own: see
+    /// [`replace`](Self::replace).
     #[must_use]
     pub fn add_to_level_0(self, age: u64, file: Arc<F>) -> Self {
         self.with(Change { level: OVERLAPPING, leaves: None, comes: Some(file), age: Some(age) })
@@ -207,7 +210,8 @@ impl<F> FilterView<F> {
     }
 
     /// Returns an age above those of all files that level 0 has had in this view and those that it was made from, for
-    /// an engine whose files have no numbers that ascend. Call it on the view that the file joins.
+    /// an engine whose flushes have no numbers, and join in the order of their memtables. Call it on the view that the
+    /// file joins.
     #[must_use]
     pub const fn next_age(&self) -> u64 {
         self.next_age
