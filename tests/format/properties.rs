@@ -24,11 +24,12 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
         (1..=32_i32, 1.0..2.0_f64).prop_map(move |of_rate| Sizing::from(rate(of_rate))),
         (4..=32_u8).prop_map(Sizing::FingerprintBits),
     ];
-    let fixed = (0..kind::all().len(), sizing, prop::sample::select(vec![0, 3_000])).prop_filter_map(
+    let fixed = (0..kind::all().len(), sizing, any::<bool>()).prop_filter_map(
         "a size of the kind",
-        |(number, sizing, min_keys)| {
+        |(number, sizing, is_for_few)| {
             let policy = kind::all()[number].configure(sizing).ok()?;
-            Some(Arc::new(policy.with_min_keys(min_keys)) as Arc<dyn FilterPolicy>)
+            let policy = if is_for_few { policy.with_min_keys(0) } else { policy };
+            Some(Arc::new(policy) as Arc<dyn FilterPolicy>)
         },
     );
     let auto = (2_000..=50_000_u32)
