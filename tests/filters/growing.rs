@@ -4,7 +4,7 @@
 
 use sstfilter::{
     AtomicBloom, BlockError, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError,
-    FixedPolicy, HashIdentity, KeyHasher, KindId, MatchBitmap, RegisterBlockedBloom, StandardBloom,
+    FixedPolicy, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::{common, keys};
@@ -116,4 +116,44 @@ fn a_filter_is_overfull_some_time_after_its_planned_keys_and_loses_none() {
         assert!(health.fill_ratio >= 1.0 && health.expected_fpr >= 1.0, "{}: {health:?}", filter.kind());
         assert!(more.iter().chain(&planned).all(|&hash| filter.contains(hash)), "{}", filter.kind());
     }
+}
+
+/// A constructor from a hash, a size and a number of probes.
+type WithShape<F> = fn(HashIdentity, u64, u8) -> Result<F, FilterError>;
+
+/// Merges filters of a shape, and tries to merge those of others.
+fn assert_unites<F: DynamicFilter>(
+    with_shape: WithShape<F>,
+    union: impl Fn(&mut F, &F) -> Result<(), FilterError>,
+    size: u64,
+) {
+    let make = |hash, size| with_shape(hash, size, 3).unwrap();
+    let hash = HashIdentity::default();
+    let of_keys = |hashes: &[KeyHash]| {
+        let mut filter = make(hash, size);
+        filter.try_insert_all(hashes).unwrap();
+        filter
+    };
+    let (mut one, both) = (of_keys(&keys(5, 300)), [keys(5, 300), keys(6, 300)].concat());
+    union(&mut one, &of_keys(&keys(6, 300))).unwrap();
+    assert!(both.iter().all(|&hash| one.contains(hash)), "{}: a key is lost", one.kind());
+    let united = one.to_block().unwrap();
+    // Without the number of keys, which the union only adds up.
+    let payload = ..usize::try_from(FilterBlock::open_unverified(&united).unwrap().info().payload_bytes).unwrap();
+    assert_eq!(united[payload], of_keys(&both).to_block().unwrap()[payload], "{}", one.kind());
+    for unlike in [make(hash, 2 * size), with_shape(hash, size, 2).unwrap()] {
+        let refused = union(&mut one, &unlike);
+        assert!(matches!(refused, Err(FilterError::ShapeMismatch { .. })), "{refused:?}");
+    }
+    let refused = union(&mut one, &make(HashIdentity::custom(1), size));
+    assert!(matches!(refused, Err(FilterError::HashMismatch { .. })), "{refused:?}");
+    assert_eq!(one.to_block().unwrap(), united, "nothing has changed");
+}
+
+// promise: documented-use
+#[test]
+fn filters_of_one_shape_and_hash_unite_and_others_are_refused() {
+    assert_unites(StandardBloom::with_shape, StandardBloom::union, 20_001);
+    assert_unites(AtomicBloom::with_shape, |one, other| one.union(other), 20_001);
+    assert_unites(RegisterBlockedBloom::with_shape, |one, other| one.union(other), 1 << 12);
 }

@@ -9,9 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use sstfilter::{
-    DynamicFilter, FilterBlock, FilterError, HashIdentity, KeyHash, KeyHasher, MatchBitmap, RegisterBlockedBloom,
-};
+use sstfilter::{DynamicFilter, FilterBlock, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 
 use crate::common;
 
@@ -189,25 +187,6 @@ fn a_key_is_there_for_whoever_is_told_of_it() {
         drop(sender);
         assert_eq!(receiver.iter().filter(|&hash| filter.contains(hash)).count(), 40_000);
     });
-}
-
-// promise: documented-use
-#[test]
-fn filters_of_one_shape_merge_and_others_are_refused() {
-    let (one, other) = (filter(2, 1 << 12), filter(2, 1 << 12));
-    common::key_set(0, 300).for_each(|hash| assert!(one.insert(hash) || one.contains(hash)));
-    common::key_set(1, 300).for_each(|hash| assert!(other.insert(hash) || other.contains(hash)));
-    one.union(&other).unwrap();
-    assert!(common::key_set(0, 300).chain(common::key_set(1, 300)).all(|hash| one.contains(hash)));
-    let before = to_block(&one);
-    for unlike in [filter(2, 1 << 13), filter(3, 1 << 12)] {
-        assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
-    }
-    let foreign =
-        RegisterBlockedBloom::with_shape(KeyHasher::with_seed(1).identity(), one.bytes(), one.probes()).unwrap();
-    common::key_set(2, 300).for_each(|hash| assert!(foreign.insert(hash) || foreign.contains(hash)));
-    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
-    assert_eq!(to_block(&one), before);
 }
 
 proptest! {

@@ -63,26 +63,6 @@ fn expected(bits: u64, probes: u8, keys: u32) -> f64 {
     chance.iter().enumerate().map(|(set, chance)| chance * (set as f64 / size as f64).powi(probes.into())).sum()
 }
 
-#[test]
-fn a_union_contains_the_keys_of_both_and_other_shapes_are_refused() {
-    let [mut one, other] = [5, 6]
-        .map(|set| filled(StandardBloom::with_shape(HashIdentity::default(), 20_001, 7).unwrap(), &keys(set, 1_000)));
-    one.union(&other).unwrap();
-    assert!(keys(5, 1_000).into_iter().chain(keys(6, 1_000)).all(|hash| one.contains(hash)));
-    assert!(one.estimated_keys().abs_diff(2_000) < 60);
-    let at_once = filled(
-        StandardBloom::with_shape(HashIdentity::default(), 20_001, 7).unwrap(),
-        &[keys(5, 1_000), keys(6, 1_000)].concat(),
-    );
-    let bytes = |filter: &StandardBloom| filter.to_block().unwrap().slice(..2_504);
-    assert_eq!(bytes(&one), bytes(&at_once));
-    for (bits, probes) in [(20_002, 7), (20_001, 6)] {
-        let refused = one.union(&StandardBloom::with_shape(HashIdentity::default(), bits, probes).unwrap());
-        assert!(matches!(refused, Err(FilterError::ShapeMismatch { .. })), "{refused:?}");
-    }
-    assert_eq!(bytes(&one), bytes(&at_once));
-}
-
 /// Two filters that are merged into each other again and again count more and more keys, beyond 64 bits and a block's
 /// field.
 #[test]
@@ -157,20 +137,4 @@ fn threads_that_fill_one_filter_write_the_bytes_of_one_thread() {
             assert!(absent.iter().all(|&hash| filter.contains(hash) == alone.contains(hash)));
         }
     }
-}
-
-#[test]
-fn filters_for_threads_are_merged_and_refused_like_others() {
-    let filter = |bits| AtomicBloom::with_shape(HashIdentity::default(), bits, 3).unwrap();
-    let (one, other) = (filter(1_000), filter(1_000));
-    one.insert(KeyHash::mix(1));
-    other.insert(KeyHash::mix(2));
-    one.union(&other).unwrap();
-    assert!(one.contains(KeyHash::mix(1)) && one.contains(KeyHash::mix(2)) && one.keys() == 2);
-    let mismatch = FilterError::ShapeMismatch { expected: (1_000, 3), got: (1_001, 3) };
-    assert_eq!(one.union(&filter(1_001)), Err(mismatch));
-    let foreign = AtomicBloom::with_shape(HashIdentity::custom(1), 1_000, 3).unwrap();
-    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
-    assert!(matches!(AtomicBloom::with_shape(HashIdentity::default(), 1 << 50, 3), Err(FilterError::TooLarge { .. })));
-    assert!(AtomicBloom::with_shape(HashIdentity::default(), 0, 3).is_err());
 }

@@ -37,26 +37,6 @@ fn seventy_files_take_less_than_16_8_bits_per_key_at_0_9_percent() {
     assert!((found / expected - 1.0).abs() < allowed, "{found}, expected {expected}");
 }
 
-/// Maps of 10,000 files each are built and merged, because all of their hashes would take 800 MB.
-#[test]
-fn a_hundred_thousand_files_of_a_thousand_keys_take_less_than_27_bits_per_key() {
-    if !effort::is_exhaustive() {
-        return;
-    }
-    // With 33 bits, 1.2 % of absent keys have a false candidate, with 34 bits 0.6 %.
-    for (bits, max_bits_per_entry) in [(33, 27.0), (34, 28.0)] {
-        let options = MapOptions::with_prefix_bits(bits).unwrap().with_threads(2);
-        let part = |part: u64| map_of(10_000 * part..10_000 * (part + 1), 1_000, 0, options).0;
-        let parts: Vec<_> = (0..10).map(part).collect();
-        let mut merging = MapMerge::new(options);
-        parts.iter().for_each(|part| add(&mut merging, part, |_| true));
-        let report = merging.finish(map_id(), &mut std::io::sink()).unwrap();
-        println!("{:.2} bits per entry with {bits} bits of a hash: {report:?}", report.bits_per_entry());
-        assert!(report.entries > 99_900_000 && report.bits_per_entry() < max_bits_per_entry, "{report:?}");
-        assert!(report.outgrown_pages == 0 && report.lists == 0, "{report:?}");
-    }
-}
-
 /// Without lists, 100 such keys would slow down every eighth lookup, with all answers right.
 #[test]
 fn keys_that_all_files_have_are_lists_and_make_no_other_lookup_read_twice() {
