@@ -2,15 +2,17 @@
 //! checksums hold, and it answers "absent" for nearly every key of the other file. The failure guarded against: a
 //! reader that accepts it.
 
-use crate::common;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BlockBuilder, BlockError, BuildContext, BuildPurpose, DynamicFilter, FallbackReason,
-    FileId, FilterBlock, FilterPolicy, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, KindId, LoadContext,
-    LookupOutcome, Probe, Sizing, StandardBloom,
+    BlockBuilder, BlockError, BuildContext, BuildPurpose, DynamicFilter, FallbackReason, FileId, FilterBlock,
+    FilterPolicy, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, KindId, LoadContext, StandardBloom,
 };
+
+use crate::common;
+use crate::common::policies::{Declining, building_policies as policies};
 
 const KEYS: u32 = 1_000;
 
@@ -22,30 +24,16 @@ fn id(file: u64) -> FileId {
     FileId::new(&file.to_le_bytes()).unwrap()
 }
 
-/// A policy for each kind of filter that is built for a file.
-fn policies() -> Vec<Box<dyn FilterPolicy>> {
-    let mut policies: Vec<Box<dyn FilterPolicy>> = vec![
-        Box::new(FixedPolicy::default()),
-        Box::new(FixedPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
-        Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
-        Box::new(common::ribbon(0.01)),
-        Box::new(FixedPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
-        Box::new(FixedPolicy::line_ribbon(Sizing::FingerprintBits(8)).unwrap().with_min_keys(0)),
-    ];
-    policies.extend(common::xor_policies().into_iter().map(|policy| Box::new(policy) as Box<dyn FilterPolicy>));
-    policies
-}
-
 /// The block of every policy for `file`, bound to it or not.
 fn blocks(file: u64, bound: Option<FileId>) -> Vec<Bytes> {
     let context = BuildContext::new(&KeyHasher::default());
     let context = bound.map_or(context.clone(), |file| context.with_file_id(file));
-    let built = |policy: Box<dyn sstfilter::FilterPolicy>| {
+    let built = |policy: Arc<dyn FilterPolicy>| {
         let built = common::build_in(policy.as_ref(), &context, &hashes(file));
         assert_eq!(built.report.block_bytes, built.block.as_ref().unwrap().len() as u64);
         built.block.unwrap()
     };
-    policies().into_iter().map(built).collect()
+    policies().map(built).collect()
 }
 
 fn context(file: u64) -> LoadContext<'static> {
@@ -53,24 +41,24 @@ fn context(file: u64) -> LoadContext<'static> {
 }
 
 #[test]
-fn a_bound_block_is_8_bytes_longer_and_an_unbound_one_is_what_it_was() {
-    for (bound, unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(7, None)) {
+fn a_bound_block_is_8_bytes_longer_and_says_so_without_its_id() {
+    for (policy, (bound, unbound)) in policies().zip(blocks(7, Some(id(7))).into_iter().zip(blocks(7, None))) {
         assert_eq!(bound.len(), unbound.len() + 8);
         let [bound, unbound] = [bound, unbound].map(|block| FilterBlock::open_unverified(block).unwrap());
-        assert_eq!((bound.info().file, unbound.info().file), (Some(id(7)), None));
-        assert_eq!(bound.info().payload_checksum, unbound.info().payload_checksum);
+        bound.verify().unwrap();
+        let info = bound.info();
+        assert_eq!((info.file, unbound.info().file), (Some(id(7)), None));
+        assert_eq!(info.block_bytes, bound.as_bytes().len() as u64);
+        assert_eq!(info.payload_checksum, unbound.info().payload_checksum);
         assert_eq!(bound.as_bytes(), &unbound.bound_to(id(7))[..], "bound when built, or afterwards");
         assert_eq!(bound.bound_to(id(8)), unbound.bound_to(id(8)), "an ingested file gets another number");
-    }
-}
-
-#[test]
-fn tools_inspect_and_verify_a_bound_block_without_its_id() {
-    for block in blocks(7, Some(id(7))) {
-        let block = FilterBlock::open_unverified(block).unwrap();
-        block.verify().unwrap();
-        assert_eq!(block.info().file.map(FileId::fingerprint), Some(id(7).fingerprint()));
-        assert_eq!(block.info().block_bytes, block.as_bytes().len() as u64);
+        let estimate = |context: &BuildContext| {
+            let mut builder = policy.builder(context).unwrap();
+            builder.add_hashes(&hashes(7));
+            builder.estimated_bytes()
+        };
+        let context = BuildContext::new(&KeyHasher::default());
+        assert_eq!(estimate(&context.clone().with_file_id(id(7))), estimate(&context) + 8, "{}", policy.name());
     }
 }
 
@@ -80,19 +68,6 @@ fn damage_that_a_block_has_stays_damage_when_it_is_bound() {
     damaged[5] ^= 1;
     let bound = FilterBlock::open_unverified(damaged).unwrap().bound_to(id(7));
     assert!(matches!(FilterBlock::load(bound, context(7)), Err(BlockError::PayloadChecksum { .. })));
-}
-
-#[test]
-fn estimates_and_reports_have_the_binding_in_them() {
-    for policy in policies() {
-        let estimate = |context: &BuildContext| {
-            let mut builder = policy.builder(context).unwrap();
-            builder.add_hashes(&hashes(7));
-            builder.estimated_bytes()
-        };
-        let context = BuildContext::new(&KeyHasher::default());
-        assert_eq!(estimate(&context.clone().with_file_id(id(7))), estimate(&context) + 8, "{}", policy.name());
-    }
 }
 
 // promise: documented-use
@@ -114,8 +89,7 @@ fn a_block_without_a_known_key_is_not_used() {
         // A single absent key may be a false positive; twenty never all are.
         let others: Vec<&[u8]> = other[..20].iter().map(|key| &key[..]).collect();
         assert_eq!(load(&others), Err(refused.clone()));
-        // Every known key is checked, whatever its position.
-        // A key for which this filter is certainly negative.
+        // Every known key is checked, whatever its position. For this one, the filter is certainly negative.
         let absent = other.iter().find(|key| load(&[&key[..]]).is_err()).unwrap();
         assert_eq!(load(&[&own[0], &own[1], absent]), Err(refused.clone()));
         assert_eq!(load(&[absent, &own[0], &own[1]]), Err(refused));
@@ -135,17 +109,6 @@ fn a_guarded_filter_of_an_unverified_block_is_verified() {
         assert!(set.problem(0).is_some());
         assert!(Filters::default().reader(FilterBlock::open_unverified(block)).block().is_ok());
     }
-}
-
-#[test]
-fn an_unusable_filter_counts_no_outcomes() {
-    let filter =
-        Filters::default().reader(FilterBlock::load(Bytes::from_static(b"not a block"), &KeyHasher::default()));
-    assert!(matches!(filter.probe_hash(hashes(7)[0]), Probe::Unusable));
-    filter.record_lookup(LookupOutcome::NotFound);
-    let stats = filter.stats();
-    assert_eq!((stats.unusable, stats.false_positives), (1, 0));
-    assert!(stats.is_consistent());
 }
 
 // promise: documented-use
@@ -205,23 +168,9 @@ fn what_is_known_of_a_file_counts_until_its_first_key() {
 
 #[test]
 fn a_policy_that_wants_no_filter_gets_none() {
-    let built = Filters::new(NoFilters).builder(id(7)).finish();
+    let built = Filters::new(Declining).builder(id(7)).finish();
     assert_eq!((built.block, built.report.used, built.report.reason), (None, None, FallbackReason::None));
-    assert_eq!(Filters::new(NoFilters).builder(id(7)).estimated_bytes(), 0);
-}
-
-/// Declines.
-#[derive(Debug)]
-struct NoFilters;
-
-impl FilterPolicy for NoFilters {
-    fn name(&self) -> &'static str {
-        "no-filters"
-    }
-
-    fn builder(&self, _context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        None
-    }
+    assert_eq!(Filters::new(Declining).builder(id(7)).estimated_bytes(), 0);
 }
 
 // promise: documented-use
@@ -230,9 +179,9 @@ impl FilterPolicy for NoFilters {
 fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
     // It panics once, at the 501st key, after the engine has written that key.
     let hasher = || {
-        let calls = std::sync::atomic::AtomicU32::new(0);
+        let calls = AtomicU32::new(0);
         KeyHasher::custom(1, move |key| {
-            assert_ne!(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 500, "as planned");
+            assert_ne!(calls.fetch_add(1, Ordering::Relaxed), 500, "as planned");
             KeyHasher::default().hash(key)
         })
     };

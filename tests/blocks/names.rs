@@ -1,14 +1,11 @@
 //! Names and numbers that filters and policies report. The failure guarded against: one of them changes, and logs,
 //! dashboards or stored blocks mean something else.
 
-use bytes::Bytes;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter, FallbackReason,
-    FalsePositiveRate, FilterBlock, FilterPolicy, FixedPolicy, FixedPrefix, HashIdentity, KeyExtractor, KindId,
+    AutoPolicy, BitsPerKey, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPolicy, FixedPrefix, KeyExtractor,
+    KindId,
 };
-
-use crate::common::key_set;
 
 #[test]
 fn every_kind_has_the_number_and_the_name_that_the_format_gives_it() {
@@ -62,20 +59,4 @@ fn policies_and_extractors_have_the_names_that_options_and_tables_show() {
     assert_eq!(AutoPolicy::new(BitsPerKey::TEN).unwrap().name(), "auto");
     assert_eq!(FixedPrefix::new(3).name(), "fixed-prefix:3");
     assert_eq!(DelimitedPrefix::new(b'/').name(), "prefix-to-byte:0x2f");
-}
-
-#[test]
-fn the_block_of_a_filter_that_changes_is_as_full_as_the_filter() {
-    let fill_of = |block: Bytes| FilterBlock::open_unverified(block).unwrap().fill_ratio().unwrap();
-    let mut counting = CountingBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN).unwrap();
-    let mut cuckoo = CuckooFilter::for_rate(HashIdentity::default(), 1_000, FalsePositiveRate::ONE_PERCENT).unwrap();
-    for hash in key_set(0, 1_000) {
-        counting.insert(hash);
-        cuckoo.insert(hash).unwrap();
-    }
-    let (of_counting, of_cuckoo) = (fill_of(counting.to_block().unwrap()), fill_of(cuckoo.to_block().unwrap()));
-    // About half of the counters, and 1,000 of at most about 1,200 slots, are in use.
-    assert!((0.4..0.6).contains(&of_counting) && (0.4..=1.0).contains(&of_cuckoo), "{of_counting} {of_cuckoo}");
-    assert!((of_counting - counting.health().fill_ratio).abs() < 1e-9, "{of_counting}");
-    assert!((of_cuckoo - cuckoo.health().fill_ratio).abs() < 1e-9, "{of_cuckoo}");
 }

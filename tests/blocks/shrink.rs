@@ -39,9 +39,14 @@ fn ribbon(upper: i32, lower_share: f64) -> FixedPolicy {
     common::ribbon(0.5_f64.powi(upper) * (1.0 + lower_share))
 }
 
+/// The block with at most this many bytes.
+fn shrunk<D: AsRef<[u8]>>(block: &FilterBlock<D>, max_bytes: u64) -> Result<Bytes, ShrinkError> {
+    block.shrink_to(max_bytes).map(FilterBlock::into_inner)
+}
+
 /// The block at every size that it can have, largest first.
 fn every_size(block: &FilterBlock<Bytes>) -> Vec<FilterBlock<Bytes>> {
-    let below = |block_bytes: u64| block.shrink_to(block_bytes - 1).map(FilterBlock::into_inner).ok().map(load);
+    let below = |block_bytes: u64| shrunk(block, block_bytes - 1).ok().map(load);
     core::iter::successors(below(block.info().block_bytes), |last| below(last.info().block_bytes)).collect()
 }
 
@@ -60,6 +65,9 @@ fn no_key_is_lost_at_any_size_of_any_small_filter() {
             let hashes = keys(count);
             let sizes = every_size(&built(&policy, &hashes));
             sizes.iter().for_each(|block| assert_all_found(block, &hashes));
+            let infos: Vec<BlockInfo> = sizes.iter().map(FilterBlock::info).collect();
+            assert!(infos.is_sorted_by(|larger, smaller| larger.block_bytes > smaller.block_bytes));
+            assert!(infos.is_sorted_by(|larger, smaller| larger.expected_fpr <= smaller.expected_fpr));
             let of_kind = sizes.iter().filter(|block| block.info().kind == KindId::RIBBON).count();
             (of_bloom, of_ribbon) = (of_bloom + sizes.len() - of_kind, of_ribbon + of_kind);
         }
@@ -84,46 +92,15 @@ fn no_key_is_lost_by_folding_any_small_number_of_lines_by_any_divisor() {
 }
 
 #[test]
-fn every_size_is_smaller_than_the_one_before_and_has_no_lower_rate() {
-    for policy in [FixedPolicy::from(BlockedBloomKind::default().with_fold(60).unwrap()), ribbon(7, 0.28)] {
-        let block = built(&policy, &keys(3_000));
-        let infos: Vec<BlockInfo> = every_size(&block).iter().map(FilterBlock::info).collect();
-        assert!(infos.len() > 5);
-        assert!(infos.is_sorted_by(|larger, smaller| larger.block_bytes > smaller.block_bytes));
-        assert!(infos.is_sorted_by(|larger, smaller| larger.expected_fpr <= smaller.expected_fpr));
-    }
-}
-
-/// A filter planned for fewer keys than it gets has the same number of lines as the folded one.
-#[test]
-fn a_folded_filter_is_bit_for_bit_the_one_that_is_built_with_so_few_lines() {
-    let hashes = keys(10_000);
-    let kind = BlockedBloomKind::configure(bits(10.0)).unwrap().with_probes(5).unwrap();
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100_000);
-    let whole = FixedPolicy::from(kind.with_fold(24).unwrap());
-    let whole = load(common::build_in(&whole, &context, &hashes).block.unwrap());
-    let lines = whole.info().payload_bytes / 64;
-    assert_eq!(lines, 1_968);
-    for factor in [2, 3, 4, 6, 8, 12, 24] {
-        let folded = whole.shrink_to(lines / factor * 64 + 36).map(FilterBlock::into_inner).unwrap();
-        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines / factor * 512 / 10);
-        let built = common::build_in(&FixedPolicy::from(kind), &context, &hashes).block.unwrap();
-        assert!(folded == built, "folded by {factor}: {:?}, built: {:?}", load(folded.clone()), load(built.clone()));
-    }
-}
-
-#[test]
 fn shrinking_in_steps_and_at_once_gives_the_same_bytes() {
     for policy in [FixedPolicy::from(BlockedBloomKind::default().with_fold(12).unwrap()), ribbon(7, 0.28)] {
         let block = built(&policy, &keys(20_000));
         for step in block.shrink_steps().windows(2) {
             let [larger, smaller] = [step[0], step[1]].map(|(bytes, _)| bytes);
-            let in_steps = load(block.shrink_to(larger).map(FilterBlock::into_inner).unwrap())
-                .shrink_to(smaller)
-                .map(FilterBlock::into_inner);
+            let in_steps = shrunk(&load(shrunk(&block, larger).unwrap()), smaller);
             // A half does not fold to a third of the whole.
             if in_steps.as_ref().is_ok_and(|block| block.len() as u64 == smaller) {
-                assert_eq!(in_steps, block.shrink_to(smaller).map(FilterBlock::into_inner), "{larger}, {smaller}");
+                assert_eq!(in_steps, shrunk(&block, smaller), "{larger}, {smaller}");
             } else {
                 assert_eq!(block.info().kind, KindId::BLOCKED_BLOOM);
             }
@@ -139,7 +116,7 @@ fn the_steps_are_divisors_and_whole_columns_with_the_rates_that_the_blocks_then_
         let steps = block.shrink_steps();
         assert!(steps.len() == expected, "{steps:?}");
         for step in steps {
-            let info = load(block.shrink_to(step.0).map(FilterBlock::into_inner).unwrap()).info();
+            let info = load(shrunk(&block, step.0).unwrap()).info();
             assert_eq!((info.block_bytes, info.expected_fpr), step);
             let columns = common::shape_field(&info, "columns");
             assert!(columns.is_none_or(|columns| columns.parse::<u8>().is_ok()), "{columns:?}");
@@ -152,7 +129,7 @@ fn sizes_between_the_columns_are_met_to_within_a_word_for_each_layer() {
     let block = built(&ribbon(7, 0.28), &keys(100_000));
     let (least, most) = (block.shrink_steps().last().unwrap().0, block.info().block_bytes);
     for max_bytes in (least..most).step_by(997) {
-        let bytes = block.shrink_to(max_bytes).map(FilterBlock::into_inner).unwrap().len() as u64;
+        let bytes = shrunk(&block, max_bytes).unwrap().len() as u64;
         assert!((max_bytes - 40..=max_bytes).contains(&bytes), "{bytes} of {max_bytes}");
     }
 }
@@ -167,7 +144,7 @@ fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
         let context = LoadContext::new(&hasher).with_file_id(FileId::from([3; 16]));
         let block = FilterBlock::load(block, context).unwrap();
         let (step, _) = block.shrink_steps()[0];
-        let smaller = FilterBlock::load(block.shrink_to(step).map(FilterBlock::into_inner).unwrap(), context).unwrap();
+        let smaller = FilterBlock::load(shrunk(&block, step).unwrap(), context).unwrap();
         assert_eq!(smaller.info().block_bytes, step);
         assert_eq!(without_rate(smaller.info()), without_rate(block.info()));
         assert_eq!((smaller.info().requested, smaller.info().reason), (KindId::RIBBON, reason));
@@ -188,7 +165,7 @@ fn a_block_that_is_small_enough_is_copied() {
         let bytes = case.read();
         let block = FilterBlock::open_unverified(&bytes[..]).unwrap();
         for max_bytes in [bytes.len() as u64, u64::MAX] {
-            assert_eq!(block.shrink_to(max_bytes).map(FilterBlock::into_inner).unwrap(), bytes, "{}", case.name);
+            assert_eq!(shrunk(&block, max_bytes).unwrap(), bytes, "{}", case.name);
         }
     }
 }
@@ -199,12 +176,12 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
         let block = built(&common::policy(entry.name, FalsePositiveRate::ONE_PERCENT), &keys(5_000));
         let (kind, block_bytes) = (entry.id, block.info().block_bytes);
         let can_shrink = [KindId::BLOCKED_BLOOM, KindId::RIBBON].contains(&kind);
-        assert_eq!(block.shrink_to(block_bytes - 8).map(FilterBlock::into_inner).is_ok(), can_shrink, "{kind}");
+        assert_eq!(shrunk(&block, block_bytes - 8).is_ok(), can_shrink, "{kind}");
         assert_eq!(block.shrink_steps().is_empty(), !can_shrink, "{kind}");
         for max_bytes in [0, 7, 8, 31, 32, 36, 40, 99] {
             let min_bytes = block.shrink_steps().last().map_or(block_bytes, |&(bytes, _)| bytes);
             let refused = Err(ShrinkError::TooSmall { kind, block_bytes, max_bytes, min_bytes });
-            assert_eq!(block.shrink_to(max_bytes).map(FilterBlock::into_inner), refused, "{kind}");
+            assert_eq!(shrunk(&block, max_bytes), refused, "{kind}");
         }
     }
 }
@@ -228,9 +205,9 @@ fn below_the_smallest_step_an_error_names_it() {
         let steps = block.shrink_steps();
         let min_bytes = steps.last().map_or(block_bytes, |&(bytes, _)| bytes);
         assert!(steps.iter().all(|&(_, fpr)| fpr <= 0.99));
-        assert_eq!(block.shrink_to(min_bytes).map(FilterBlock::into_inner).unwrap().len() as u64, min_bytes);
+        assert_eq!(shrunk(&block, min_bytes).unwrap().len() as u64, min_bytes);
         for max_bytes in [min_bytes - 1, min_bytes / 2, 100, 64, 0].into_iter().filter(|&most| most < min_bytes) {
-            let refused = block.shrink_to(max_bytes).map(FilterBlock::into_inner).unwrap_err();
+            let refused = shrunk(&block, max_bytes).unwrap_err();
             assert_eq!(refused, ShrinkError::TooSmall { kind, block_bytes, max_bytes, min_bytes });
             assert!(refused.to_string().contains(&format!("at least {min_bytes} bytes")), "{refused}");
         }
@@ -240,22 +217,9 @@ fn below_the_smallest_step_an_error_names_it() {
     assert_eq!(smallest[..4], [1, 65, 7, 9]);
 }
 
-#[test]
-fn damaged_payloads_of_blocks_that_nobody_verified_are_not_shrunk() {
-    for policy in [bloom(10.0), ribbon(7, 0.28)] {
-        let mut block = common::build(&policy, &keys(2_000)).block.unwrap().to_vec();
-        let sizes = [block.len() as u64 * 2 / 3, block.len() as u64];
-        for bit in (0..block.len() * 8 - 512).step_by(31) {
-            block[bit / 8] ^= 1 << (bit % 8);
-            assert_damage_is_seen(&FilterBlock::open_unverified(&block[..]).unwrap(), sizes);
-            block[bit / 8] ^= 1 << (bit % 8);
-        }
-    }
-}
-
 fn assert_damage_is_seen<D: AsRef<[u8]>>(block: &FilterBlock<D>, sizes: [u64; 2]) {
     for max_bytes in sizes {
-        let refused = block.shrink_to(max_bytes).map(FilterBlock::into_inner);
+        let refused = shrunk(block, max_bytes);
         assert!(matches!(refused, Err(ShrinkError::Block(BlockError::PayloadChecksum { .. }))), "{refused:?}");
     }
 }
@@ -282,7 +246,7 @@ fn a_payload_that_was_damaged_after_it_was_loaded_is_not_shrunk() {
     for later in [damaged, sound[..sound.len() - 1_000].to_vec(), Vec::new()] {
         let data = Changing { states: [sound.clone(), later], now: AtomicUsize::new(0) };
         let block = FilterBlock::load(&data, &KeyHasher::default()).unwrap();
-        assert!(sizes.iter().all(|&size| block.shrink_to(size).map(FilterBlock::into_inner).is_ok()));
+        assert!(sizes.iter().all(|&size| shrunk(&block, size).is_ok()));
         data.now.store(1, Relaxed);
         assert_damage_is_seen(&block, sizes);
     }

@@ -5,6 +5,7 @@
 pub(crate) mod cases;
 pub(crate) mod effort;
 pub(crate) mod golden;
+pub(crate) mod parts;
 pub(crate) mod policies;
 pub(crate) mod random;
 mod recipes;
@@ -58,12 +59,6 @@ pub(crate) fn shape_field<'a>(info: &'a BlockInfo, name: &str) -> Option<&'a str
 /// Ribbon filters of a rate, however few the keys.
 pub(crate) fn ribbon(rate: f64) -> FixedPolicy {
     FixedPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0)
-}
-
-/// Xor and xor+ filters of 8 and 16 bits.
-pub(crate) fn xor_policies() -> Vec<FixedPolicy> {
-    let all = [("xor", 8), ("xor", 16), ("xor+", 8), ("xor+", 16)];
-    all.map(|(name, bits)| policy(name, Sizing::FingerprintBits(bits))).into()
 }
 
 /// The policy of a kind by its name.

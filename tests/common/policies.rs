@@ -37,3 +37,8 @@ pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
     }
     [None].into_iter().chain(policies.into_iter().map(Some)).collect()
 }
+
+/// The policies that build a filter.
+pub(crate) fn building_policies() -> impl Iterator<Item = Arc<dyn FilterPolicy>> {
+    every_policy().into_iter().flatten().filter(|policy| policy.name() != Declining.name())
+}

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::common;
 use sstfilter::layers::{LateKeys, RotatingBloom, ScalableBloom};
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, LoadContext, RegisterBlockedBloom, StandardBloom,
-    kind,
+    BuildContext, FalsePositiveRate, FileId, FilterBlock, Filters, FixedPolicy, FixedPrefix, KeyHash, KeyHasher,
+    KeyParts, LoadContext, kind,
 };
+
+use crate::{common, growing};
 
 const KEYS: u32 = 1_500;
 const ONE_PERCENT: FalsePositiveRate = FalsePositiveRate::ONE_PERCENT;
@@ -65,25 +65,18 @@ fn filters_that_grow_find_the_empty_key_wherever_it_was_inserted() {
     let id = hasher.identity();
     for (at, set) in key_sets().iter().enumerate() {
         let hashes: Vec<KeyHash> = set.iter().map(|key| hasher.hash(key)).collect();
-        let mut standard = StandardBloom::for_rate(id, keys, ONE_PERCENT).unwrap();
-        let mut counting = CountingBloom::for_size(id, keys, BitsPerKey::TEN).unwrap();
-        let mut cuckoo = CuckooFilter::for_rate(id, keys, ONE_PERCENT).unwrap();
+        let mut growing = growing::planned_for(keys);
         let mut scalable = <ScalableBloom>::new(id, 100, ONE_PERCENT).unwrap();
         let mut rotating = <RotatingBloom>::new(id, keys, 2, ONE_PERCENT).unwrap();
-        let registers = RegisterBlockedBloom::for_rate(id, keys, ONE_PERCENT).unwrap();
         let base = FixedPolicy::default().builder(&BuildContext::new(&hasher)).finish().block.unwrap();
         let mut late = <LateKeys>::over(base, LoadContext::new(&hasher), keys, ONE_PERCENT).unwrap();
         for &hash in &hashes {
-            standard.insert(hash);
-            counting.insert(hash);
-            cuckoo.insert(hash).unwrap();
+            growing.iter_mut().for_each(|filter| filter.try_insert(hash).unwrap());
             scalable.insert(hash).unwrap();
             rotating.insert(hash);
-            registers.insert(hash);
             late.insert(hash);
         }
-        let blocks = [standard.to_block(), counting.to_block(), cuckoo.to_block(), registers.to_block()];
-        let blocks = blocks.map(|block| FilterBlock::load(block.unwrap(), &hasher).unwrap());
+        let blocks = growing.map(|filter| FilterBlock::load(filter.to_block().unwrap(), &hasher).unwrap());
         for &hash in &hashes {
             assert!(blocks.iter().all(|block| block.may_contain(hash)), "empty key {at}");
             assert!(scalable.contains(hash) && rotating.contains(hash) && late.contains(hash), "empty key {at}");

@@ -8,12 +8,10 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common;
 use proptest::prelude::*;
-use sstfilter::{
-    DynamicFilter, FilterBlock, FilterError, FilterHealth, HashIdentity, KeyHash, KeyHasher, KindId, MatchBitmap,
-    RegisterBlockedBloom,
-};
+use sstfilter::{DynamicFilter, FilterBlock, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
+
+use crate::common;
 
 /// Absent keys that each filter is probed for, and filters per setting.
 const ABSENT: u32 = 2_000_000;
@@ -28,10 +26,6 @@ fn filter(probes: u8, bytes: u64) -> RegisterBlockedBloom {
 
 fn to_block(filter: &RegisterBlockedBloom) -> Vec<u8> {
     filter.to_block().unwrap().to_vec()
-}
-
-fn from_block(block: &[u8]) -> Result<RegisterBlockedBloom, FilterError> {
-    RegisterBlockedBloom::from_block(block, KeyHasher::default().identity())
 }
 
 /// The mean rate over several key sets, the rate expected from their fills, and the rate expected from the number of
@@ -73,17 +67,10 @@ fn assert_rate(probes: u8, keys: u32) -> f64 {
 }
 
 #[test]
-fn rates_at_eight_bits_per_key_are_as_documented() {
-    let at_most = [(2, 0.054), (3, 0.0378), (4, 0.034)];
-    for (probes, at_most) in at_most {
+fn rates_at_eight_bits_per_key_and_at_other_fills_are_as_documented() {
+    for (probes, at_most) in [(2, 0.054), (3, 0.0378), (4, 0.034)] {
         let rate = assert_rate(probes, KEYS);
         assert!(rate <= at_most, "{probes}: {rate}, at most {at_most}");
-    }
-}
-
-#[test]
-fn rates_hold_from_a_quarter_of_the_usual_fill_to_twice_of_it() {
-    for probes in [2, 3, 4] {
         for keys in [KEYS / 4, KEYS / 2, KEYS * 2] {
             assert_rate(probes, keys);
         }
@@ -202,113 +189,32 @@ fn a_key_is_there_for_whoever_is_told_of_it() {
     });
 }
 
-#[test]
-fn inserting_says_whether_the_key_was_new() {
-    for probes in [2, 3, 4] {
-        let (shared, mut alone) = (filter(probes, 1 << 12), filter(probes, 1 << 12));
-        for hash in common::key_set(0, 2_000) {
-            let was_there = shared.contains(hash);
-            assert_eq!((shared.insert(hash), alone.insert_exclusive(hash)), (!was_there, !was_there));
-            assert_eq!((shared.insert(hash), alone.insert_exclusive(hash)), (false, false));
-        }
-        let hashes: Vec<KeyHash> = common::key_set(0, 2_000).collect();
-        assert_eq!(shared.insert_all(&hashes), 0);
-    }
-}
-
-#[test]
-fn a_filter_is_empty_when_it_is_made_and_when_it_is_cleared() {
-    let mut filter = filter(4, 1 << 12);
-    for _ in 0..2 {
-        let health = filter.health();
-        assert_eq!((filter.keys(), health.keys, health.fill_ratio, health.expected_fpr), (0, 0, 0.0, 0.0));
-        assert!(common::key_set(0, 1_000).all(|hash| !filter.contains(hash)));
-        assert!(common::key_set(0, 1_000).filter(|&hash| filter.insert(hash)).count() > 900);
-        filter.clear();
-    }
-}
-
-// promise: documented-use
-#[test]
-fn filters_of_one_shape_merge_and_others_are_refused() {
-    let (one, other) = (filter(2, 1 << 12), filter(2, 1 << 12));
-    common::key_set(0, 300).for_each(|hash| assert!(one.insert(hash) || one.contains(hash)));
-    common::key_set(1, 300).for_each(|hash| assert!(other.insert(hash) || other.contains(hash)));
-    one.union(&other).unwrap();
-    assert!(common::key_set(0, 300).chain(common::key_set(1, 300)).all(|hash| one.contains(hash)));
-    let before = to_block(&one);
-    for unlike in [filter(2, 1 << 13), filter(3, 1 << 12)] {
-        assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
-    }
-    let foreign =
-        RegisterBlockedBloom::with_shape(KeyHasher::with_seed(1).identity(), one.bytes(), one.probes()).unwrap();
-    common::key_set(2, 300).for_each(|hash| assert!(foreign.insert(hash) || foreign.contains(hash)));
-    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
-    assert_eq!(to_block(&one), before);
-}
-
-#[test]
-fn health_alarms_when_the_usual_filter_is_overfull() {
-    let mut filter = filter(2, 256 << 10);
-    common::key_set(0, KEYS).for_each(|hash| {
-        filter.insert_exclusive(hash);
-    });
-    assert!(!filter.health().is_overfull());
-    common::key_set(1, KEYS * 4).for_each(|hash| {
-        filter.insert_exclusive(hash);
-    });
-    let health = filter.health();
-    assert!(health.fill_ratio > health.max_fill_ratio && health.expected_fpr > FilterHealth::MAX_FPR, "{health:?}");
-    assert_eq!(health.keys, filter.keys());
-}
-
-#[test]
-fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
-    for probes in [2, 3, 4] {
-        for bytes in [64, 4_096, 1 << 18] {
-            let block = to_block(&filter(probes, bytes));
-            assert_eq!(block.len() as u64, bytes + 36);
-            let info = FilterBlock::open_unverified(&block).unwrap().info();
-            assert_eq!((info.kind, info.payload_bytes, info.keys), (KindId::REGISTER_BLOCKED_BLOOM, bytes, 0));
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(common::cases(200, 3_000)))]
 
+    // promise: no-false-negatives
     #[test]
-    fn no_key_is_denied_however_it_came_in_stored_or_not(
+    fn a_key_is_new_once_and_found_however_it_came_in(
         probes in prop::sample::select(vec![2, 3, 4]), size in 6..14_u32,
-        hashes in prop::collection::vec(any::<u64>(), 0..300), asked in prop::collection::vec(any::<u64>(), 0..200),
-        shift in 0..64_u32, offset in 0..16_usize,
+        hashes in prop::collection::vec(any::<u64>(), 0..300), shift in 0..64_u32, offset in 0..16_usize,
     ) {
         // Shifted down, the hashes are badly mixed and fall into few words.
-        let hash = |value: u64| KeyHash::from_well_mixed(value >> shift);
-        let hashes: Vec<KeyHash> = hashes.into_iter().map(hash).collect();
-        let (shared, batch) = (filter(probes, 1 << size), filter(probes, 1 << size));
-        let mut alone = filter(probes, 1 << size);
+        let hashes: Vec<KeyHash> = hashes.into_iter().map(|hash| KeyHash::from_well_mixed(hash >> shift)).collect();
+        let (shared, batch, mut alone) = (filter(probes, 1 << size), filter(probes, 1 << size), filter(probes, 1 << size));
         for &hash in &hashes {
-            prop_assert_eq!(shared.insert(hash), alone.insert_exclusive(hash));
+            let is_new = !shared.contains(hash);
+            prop_assert_eq!((shared.insert(hash), alone.insert_exclusive(hash)), (is_new, is_new));
         }
         batch.insert_all(&hashes);
+        prop_assert_eq!(batch.insert_all(&hashes), 0);
         let block = to_block(&shared);
-        prop_assert_eq!(&block, &to_block(&alone));
-        prop_assert_eq!(&block, &to_block(&batch));
+        prop_assert_eq!((&block, &block), (&to_block(&alone), &to_block(&batch)));
         let buffer = [&vec![0xa5; offset][..], &block].concat();
         let stored = FilterBlock::open_unverified(&buffer[offset..]).unwrap();
-        let restored = from_block(&block).unwrap();
-        prop_assert_eq!((restored.bytes(), restored.probes()), (shared.bytes(), shared.probes()));
-        let asked: Vec<KeyHash> = hashes.iter().copied().chain(asked.into_iter().map(KeyHash::mix)).collect();
-        let (mut matches, mut stored_hits) = (MatchBitmap::default(), MatchBitmap::default());
-        shared.contains_batch(&asked, &mut matches);
-        stored.may_contain_batch(&asked, &mut stored_hits);
-        prop_assert_eq!(&matches, &stored_hits);
-        for (index, &hash) in asked.iter().enumerate() {
-            let answers = [shared.contains(hash), stored.may_contain(hash), restored.contains(hash), matches.may_contain(index)];
-            prop_assert!(answers == [answers[0]; 4] && (answers[0] || index >= hashes.len()), "{:?}", answers);
-        }
+        let mut matches = MatchBitmap::default();
+        stored.may_contain_batch(&hashes, &mut matches);
+        prop_assert_eq!(matches.count(), hashes.len() as u64);
+        prop_assert!(hashes.iter().all(|&hash| shared.contains(hash) && stored.may_contain(hash)));
         prop_assert_eq!(stored.info().keys, shared.keys());
-        prop_assert_eq!(stored.fill_ratio(), Some(shared.health().fill_ratio));
     }
 }

@@ -1,23 +1,17 @@
 //! Replicas compare their files, and other machines read a store's files, so a filter's bytes must not depend on the
 //! number of threads that built it.
 
-use crate::common::{self, effort};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{
-    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KeyHasher, KindId, Sizing,
-};
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHash, KeyHasher, KindId, Sizing};
+
+use crate::common::{self, effort};
+use crate::opened;
 
 /// A policy of each kind and variant.
 fn policies() -> impl Iterator<Item = (&'static str, FixedPolicy)> {
     let rate = Sizing::Rate(FalsePositiveRate::new(1.0 / 256.0).unwrap());
     let policy = move |entry: &'static KindEntry| (entry.name, entry.configure(rate).unwrap());
     kind::all().iter().map(policy)
-}
-
-fn build(policy: &FixedPolicy, hashes: &[KeyHash], context: &BuildContext) -> BuiltFilter {
-    let mut builder = policy.builder(context);
-    builder.add_hashes(hashes);
-    builder.finish()
 }
 
 fn context(threads: usize) -> BuildContext {
@@ -27,15 +21,14 @@ fn context(threads: usize) -> BuildContext {
 /// With 0, 2, 3 and 8 threads in the long form, otherwise with 8, if there are enough keys for them.
 fn check(hashes: &[KeyHash], what: &str) {
     for (name, policy) in policies() {
-        let one = build(&policy, hashes, &context(1));
+        let one = common::build_in(&policy, &context(1), hashes);
         for threads in [8, 0, 2, 3].into_iter().step_by(effort::sample(4)) {
-            let built = build(&policy, hashes, &context(threads));
+            let built = common::build_in(&policy, &context(threads), hashes);
             assert!(built.block == one.block, "{name}, {what}, {threads} threads");
             assert_eq!((built.report.used, built.report.reason), (one.report.used, one.report.reason));
             assert_eq!((built.report.attempts, built.report.keys_added), (one.report.attempts, one.report.keys_added));
         }
-        let filter = FilterBlock::load(one.block.unwrap(), &KeyHasher::default()).unwrap();
-        assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{name}, {what}");
+        opened(one, hashes);
     }
 }
 
@@ -75,11 +68,11 @@ fn a_memory_budget_limits_the_threads_before_it_changes_the_kind() {
     for kind in [FixedPolicy::ribbon, FixedPolicy::xor, FixedPolicy::xor_plus, FixedPolicy::binary_fuse] {
         let policy = kind(Sizing::FingerprintBits(8)).unwrap();
         let plan = policy.plan(hashes.len() as u64, None).unwrap();
-        let one = build(&policy, &hashes, &context(1));
+        let one = common::build_in(&policy, &context(1), &hashes);
         assert!(plan.thread_bytes > 0 && one.report.used != Some(KindId::BLOCKED_BLOOM));
         for budget in [plan.build_bytes, plan.build_bytes + plan.thread_bytes, plan.build_bytes + 2 * plan.thread_bytes]
         {
-            let built = build(&policy, &hashes, &context(4).with_memory_budget(budget));
+            let built = common::build_in(&policy, &context(4).with_memory_budget(budget), &hashes);
             let most = budget + hashes.len() as u64 * 10 + built.report.block_bytes * 11 / 10;
             assert!(
                 built.block == one.block && built.report.peak_build_bytes <= most,

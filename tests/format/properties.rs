@@ -4,49 +4,37 @@
 //!
 //! `SSTFILTER_LONG=1` tries many more inputs.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::common;
-use crate::common::random::Random;
 use proptest::prelude::*;
-use sstfilter::kind::{BinaryFuseKind, LineRibbonKind};
+use sstfilter::kind;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterBlock, FilterPolicy, FilterSet, Filters, FixedPolicy,
-    KeyHash, KeyHasher, KindId, MatchBitmap, Sizing,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FilterBlock, FilterPolicy, FilterSet,
+    Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, Sizing,
 };
 
-fn bloom(millibits: u32) -> FixedPolicy {
-    FixedPolicy::bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
-}
+use crate::common;
 
-fn standard_bloom(millibits: u32) -> FixedPolicy {
-    FixedPolicy::standard_bloom(BitsPerKey::from_millibits(millibits).unwrap()).unwrap()
-}
-
+/// A policy of any kind and size, or one that chooses the kind.
 fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
-    prop_oneof![
-        (1_000..=100_000_u32).prop_map(|size| Arc::new(bloom(size)) as Arc<dyn FilterPolicy>),
-        (1_000..=100_000_u32).prop_map(|size| Arc::new(standard_bloom(size)) as Arc<dyn FilterPolicy>),
-        (1..=32_i32, 1.0..2.0_f64)
-            .prop_map(|(bits, share)| (share * 2.0_f64.powi(-bits)).min(0.5))
-            .prop_map(|rate| Arc::new(common::ribbon(rate)) as Arc<dyn FilterPolicy>),
-        prop::sample::select(common::xor_policies()).prop_map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
-        (2_000..=50_000_u32).prop_map(|size| {
-            Arc::new(AutoPolicy::new(BitsPerKey::from_millibits(size).unwrap()).unwrap()) as Arc<dyn FilterPolicy>
-        }),
-        (prop::sample::select(vec![4_u8, 7, 8, 11, 16, 17, 26, 31, 32]), any::<bool>()).prop_map(|(bits, is_small)| {
-            let arity = if is_small { 4 } else { 3 };
-            let kind = BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap();
-            Arc::new(FixedPolicy::from(kind)) as Arc<dyn FilterPolicy>
-        }),
-        (prop::sample::select(vec![90, 100, 105]), prop::sample::select(vec![0, 3_000])).prop_map(
-            |(load, min_keys)| {
-                let kind = LineRibbonKind::of_load(load).unwrap();
-                Arc::new(FixedPolicy::from(kind).with_min_keys(min_keys)) as Arc<dyn FilterPolicy>
-            }
-        ),
-    ]
+    let size = |millibits| BitsPerKey::from_millibits(millibits).unwrap();
+    let rate = |(bits, share): (i32, f64)| FalsePositiveRate::new((share * 2.0_f64.powi(-bits)).min(0.5)).unwrap();
+    let sizing = prop_oneof![
+        (1_000..=100_000_u32).prop_map(move |millibits| Sizing::from(size(millibits))),
+        (1..=32_i32, 1.0..2.0_f64).prop_map(move |of_rate| Sizing::from(rate(of_rate))),
+        (4..=32_u8).prop_map(Sizing::FingerprintBits),
+    ];
+    let fixed = (0..kind::all().len(), sizing, any::<bool>()).prop_filter_map(
+        "a size of the kind",
+        |(number, sizing, is_for_few)| {
+            let policy = kind::all()[number].configure(sizing).ok()?;
+            let policy = if is_for_few { policy.with_min_keys(0) } else { policy };
+            Some(Arc::new(policy) as Arc<dyn FilterPolicy>)
+        },
+    );
+    let auto = (2_000..=50_000_u32)
+        .prop_map(move |millibits| Arc::new(AutoPolicy::new(size(millibits)).unwrap()) as Arc<dyn FilterPolicy>);
+    prop_oneof![9 => fixed, 1 => auto]
 }
 
 /// Keys in any order, some of them repeated: short ones, so that they collide, and a long run.
@@ -95,20 +83,6 @@ proptest! {
         for key in &keys {
             prop_assert!(filter.may_contain(hasher.hash(key)), "{:?} is absent from {:?}", key, filter);
         }
-    }
-
-    // promise: same-bytes
-    #[test]
-    fn the_same_keys_in_any_order_and_any_number_of_times_give_the_same_ribbon(
-        count in 1..12_000_u32, bits in 1..=32_i32, shuffled_by: u64, repeated in 1..4_u32,
-    ) {
-        let policy = common::ribbon(2.0_f64.powi(-bits));
-        let ascending: Vec<KeyHash> = common::key_set(0, count).collect();
-        let mut mixed: Vec<KeyHash> = (0..repeated).flat_map(|_| common::key_set(0, count)).collect();
-        Random::new(shuffled_by).shuffle(&mut mixed);
-        let (one, other) = (common::build(&policy, &ascending), common::build(&policy, &mixed));
-        prop_assert_eq!(one.block.unwrap(), other.block.unwrap());
-        prop_assert_eq!(one.report.distinct_keys, other.report.distinct_keys);
     }
 
     // promise: no-false-negatives
@@ -207,106 +181,5 @@ fn blocks_remade_without_a_lie_open_so_that_the_lies_are_not_refused_for_their_c
         let mut remade = block.to_vec();
         make_it_a_block_again(&mut remade);
         assert_eq!(remade, block);
-    }
-}
-
-/// Builds a filter of `hashes`, and asserts that it contains all of them, whatever its kind.
-fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<KindId>, u32) {
-    let hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
-    let built = common::build(&common::ribbon(rate), &hashes);
-    let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
-    filter.verify().unwrap();
-    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{what}: a key is lost");
-    (built.report.used, built.report.attempts)
-}
-
-// promise: no-false-negatives
-// misuse: weak-hash
-#[test]
-fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
-    type Make = fn(u64) -> u64;
-    let makes: [(&str, Make); 9] = [
-        ("0, 1, 2, ...", |number| number),
-        ("the last ones", |number| u64::MAX - number),
-        ("all equal to 0", |_| 0),
-        ("all equal to the largest", |_| u64::MAX),
-        ("equal low 32 bits", |number| number << 32 | 0x1234_5678),
-        ("equal high 32 bits, mixed low ones", |number| KeyHash::mix(number).get() >> 32),
-        ("multiples of 2^40", |number| number << 40),
-        ("two values", |number| (number & 1) << 63),
-        ("a shard: the high byte is one", |number| KeyHash::mix(number).get() >> 8 | 1 << 56),
-    ];
-    for (what, make) in makes {
-        for count in [1, 100, 5_000, 5_001, 60_000] {
-            let hashes: Vec<u64> = (0..count).map(make).collect();
-            let (used, attempts) = build_of_hostile(0.01, &hashes, &format!("{what}, {count}"));
-            println!("{what}, {count}: {used:?} in {attempts} attempts");
-        }
-        let hashes: Vec<KeyHash> = (0..96_000).map(make).map(KeyHash::from_well_mixed).collect();
-        common::assert_not_quadratic(&common::ribbon(0.01), &hashes, what);
-    }
-}
-
-#[test]
-fn bloom_filters_of_hostile_hashes_deny_none() {
-    for hashes in [vec![0; 10], (0..5_000).collect(), (0..5_000).map(|hash| hash << 32).collect::<Vec<u64>>()] {
-        let hashes: Vec<KeyHash> = hashes.into_iter().map(KeyHash::from_well_mixed).collect();
-        let policy = FixedPolicy::default().with_self_check();
-        let filter = FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap()).unwrap();
-        assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
-    }
-}
-
-/// The threshold codes of a ribbon block's first layer, read from the bytes as the format specifies.
-fn threshold_codes(block: &[u8]) -> Vec<u8> {
-    let info = FilterBlock::open_unverified(block).unwrap().info();
-    let shape = |name| common::shape_field(&info, name).unwrap();
-    let slots: Vec<usize> = shape("slots per layer").split(", ").map(|slots| slots.parse().unwrap()).collect();
-    let buckets: Vec<usize> = slots.iter().map(|slots| (slots - 63).div_ceil(128)).collect();
-    let bumping = buckets.len() - 1;
-    let words: usize = buckets.iter().take(bumping).map(|buckets| buckets.div_ceil(32)).sum();
-    let payload = &block[..usize::try_from(info.payload_bytes).unwrap()];
-    let thresholds = &payload[payload.len() - words * 8..];
-    (0..buckets[0]).map(|bucket| thresholds[bucket / 4] >> (bucket % 4 * 2) & 3).collect()
-}
-
-#[test]
-fn buckets_at_the_wall_between_sections_are_bumped_whole_and_lose_no_key() {
-    let hashes: Vec<u64> = common::key_set(3, 400_000).map(KeyHash::get).collect();
-    assert_eq!(build_of_hostile(0.01, &hashes, "walls").0, Some(KindId::RIBBON));
-    let key_hashes: Vec<KeyHash> = common::key_set(3, 400_000).collect();
-    let block = common::build(&common::ribbon(0.01), &key_hashes).block.unwrap();
-    let codes = threshold_codes(&block);
-    // Sections have 2^18 slots, buckets 128: bucket 2047 is the last of the first section.
-    assert_eq!(codes[2_047], 3);
-    assert!([0, 1, 2].iter().all(|code| codes.contains(code)), "all thresholds occur");
-}
-
-/// Key hashes that start in `slots` of a first layer of `layer_slots`, mixed in all lower bits.
-fn crowd(slots: Range<u64>, layer_slots: u64, count: u64) -> impl Iterator<Item = u64> {
-    let starts = u128::from(layer_slots - 63);
-    let first = (u128::from(slots.start) << 64).div_ceil(starts);
-    let span = (u128::from(slots.end) << 64).div_ceil(starts) - first;
-    (0..count).map(move |number| {
-        let part = (u128::from(KeyHash::mix(number).get()) * span) >> 64;
-        u64::try_from(first + part).unwrap()
-    })
-}
-
-#[test]
-fn overfull_buckets_are_bumped_whole_and_lose_no_key() {
-    let total = 20_000_u64;
-    // Slots of the first layer: 960 for a thousand keys, in whole blocks.
-    let layer_slots = (total * 960).div_ceil(64_000) * 64;
-    for crowded in [200, 400, 1_000, 4_000] {
-        let others = common::key_set(4, u32::try_from(total - crowded).unwrap()).map(KeyHash::get);
-        let hashes: Vec<u64> = crowd(128 * 20..128 * 21, layer_slots, crowded).chain(others).collect();
-        let (used, _) = build_of_hostile(0.01, &hashes, &format!("{crowded} keys in one bucket"));
-        let key_hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
-        let block = common::build(&common::ribbon(0.01), &key_hashes).block.unwrap();
-        if used == Some(KindId::RIBBON) {
-            assert_eq!(threshold_codes(&block)[20], 3, "{crowded} keys in one bucket");
-        }
-        assert!(crowded > 1_000 || used == Some(KindId::RIBBON), "{crowded} keys in one bucket: {used:?}");
     }
 }

@@ -4,11 +4,12 @@
 
 use std::fmt::Write as _;
 
-use sstfilter::{BlockError, FilterBlock};
+use sstfilter::{BlockError, FilterBlock, KeyHash, Sizing};
 
-use crate::common::cases;
 use crate::common::golden::{check_file, hex, is_regenerating};
+use crate::common::parts::Parts;
 use crate::common::vectors::vectors;
+use crate::common::{self, cases};
 
 /// What opening a block ends with.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,40 +43,9 @@ impl Refusal {
     }
 }
 
-/// A block in its parts. Only an engine's author or a forger writes one with checksums that hold and fields that do not.
-#[derive(Clone)]
-struct Parts {
-    payload: Vec<u8>,
-    /// Added to the number of words that the payload has.
-    more_words: u32,
-    params: Vec<u32>,
-    /// Parts of keys and file fingerprint.
-    between: Vec<u8>,
-    /// Without the checksum.
-    trailer: [u8; 28],
-}
-
-impl Parts {
-    /// A block without parts of keys and file fingerprint, as most of the vectors have one.
-    fn of_vector(name: &str) -> Self {
-        let block = vectors(name).rows("blocks")[0].whole();
-        let (rest, trailer) = block.split_at(block.len() - 32);
-        let (payload, params) = rest.split_at(rest.len() - 4 * usize::from(trailer[24] >> 4));
-        let params = params.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-        let trailer = *trailer.first_chunk().unwrap();
-        Self { payload: payload.to_vec(), more_words: 0, params, between: Vec::new(), trailer }
-    }
-
-    /// The whole block. Checksums, *payload-words* and *param-words* are those of the parts.
-    fn seal(mut self) -> Vec<u8> {
-        let words = u32::try_from(self.payload.len() / 8).unwrap().wrapping_add(self.more_words);
-        self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
-        self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
-        self.trailer[24] = self.trailer[24] & 15 | u8::try_from(self.params.len()).unwrap() << 4;
-        let params = self.params.iter().flat_map(|word| word.to_le_bytes());
-        let tail: Vec<u8> = params.chain(self.between).chain(self.trailer).collect();
-        [&self.payload[..], &tail, &crc32c::crc32c(&tail).to_le_bytes()].concat()
-    }
+/// The first block of a file of vectors.
+fn of_vector(name: &str) -> Parts {
+    Parts::of_block(&vectors(name).rows("blocks")[0].whole())
 }
 
 /// A block, and why it is refused.
@@ -93,7 +63,7 @@ struct Case {
 
 impl Case {
     fn block(&self) -> Vec<u8> {
-        let mut parts = Parts::of_vector(self.from);
+        let mut parts = of_vector(self.from);
         (self.change)(&mut parts);
         parts.seal()
     }
@@ -137,10 +107,6 @@ fn with_parts(parts: &mut Parts, word: [u8; 4]) {
 fn bind(parts: &mut Parts) {
     parts.between.extend([0xa5; 8]);
     parts.trailer[25] |= 0x10;
-}
-
-fn all_keys(parts: &mut Parts) {
-    parts.trailer[16..21].fill(0xff);
 }
 
 /// Gives a block layers of these numbers of lines, and a payload of the length that they would need.
@@ -233,7 +199,7 @@ const CASES: &[Case] = &[
     check(REGISTER, "192 bytes, not a power of two", |b| b.payload = vec![0; 192], Field("payload bytes", 192)),
     check(CUCKOO, "tags of 3 bits", |b| b.params[0] = 3, Field("tag bits", 3)),
     check(CUCKOO, "tags of 33 bits", |b| b.params[0] = 33, Field("tag bits", 33)),
-    check(CUCKOO, "more keys than slots", all_keys, Field("keys", (1 << 40) - 1)),
+    check(CUCKOO, "more keys than slots", |b| b.set_keys((1 << 40) - 1), Field("keys", (1 << 40) - 1)),
     check(XOR, "w 12", |b| b.params[0] = 12, Field("fingerprint bits", 12)),
     check(XOR, "0 cells in a block", |b| b.params[1] = 0, Field("cells of a block", 0)),
 
@@ -292,6 +258,22 @@ fn blocks_that_a_reader_must_refuse_are_refused_with_the_error_that_names_the_fi
     }
 }
 
+/// These are not in the file.
+#[test]
+fn parameters_of_xor_that_do_not_agree_with_the_payload_are_refused() {
+    let hashes: Vec<KeyHash> = common::key_set(6, 1_000).collect();
+    for (kind, words) in [("xor", 2), ("xor+", 3)] {
+        let block = common::build(&common::policy(kind, Sizing::FingerprintBits(8)), &hashes).block.unwrap();
+        let claims = [(0, 7), (0, 16), (0, 0), (0, 8 | 1 << 8), (1, 0), (1, 430), (1, u32::MAX), (2, 422)];
+        for (word, claim) in claims.into_iter().filter(|&(word, _)| word < words) {
+            let mut parts = Parts::of_block(&block);
+            parts.params[word] = claim;
+            let refused = FilterBlock::open_unverified(parts.seal()).err();
+            assert!(matches!(refused, Some(BlockError::Field { .. })), "{kind}, word {word} as {claim}: {refused:?}");
+        }
+    }
+}
+
 #[test]
 fn the_file_of_refused_blocks_has_them_all() {
     check_file(&cases::directory().join("../vectors/refused.json"), file().as_bytes());
@@ -316,7 +298,7 @@ fn the_blocks_are_accepted_without_the_change_and_under_harmless_ones() {
         .into_iter()
         .flat_map(|from| harmless.map(|change| (from, change)))
     {
-        let mut parts = Parts::of_vector(from);
+        let mut parts = of_vector(from);
         change(&mut parts);
         FilterBlock::open_unverified(parts.seal()).unwrap().verify().unwrap();
     }

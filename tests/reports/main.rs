@@ -75,9 +75,9 @@ fn keys_that_come_many_times_are_found() {
     }
 }
 
-/// Builds looped endlessly, panicked or lost keys at 0, 2, 3 or 15 keys.
+/// Builds looped endlessly, panicked or lost keys at 0, 2, 3 or 15 keys. A file of 18 terms got a filter of 64 KiB.
 #[test]
-fn few_keys_are_found_whatever_their_number() {
+fn few_keys_are_found_whatever_their_number_and_take_few_bytes() {
     for (name, policy) in policies(0.01) {
         for keys in 0..=128 {
             for set in (0..8).step_by(effort::strides(2, 4)) {
@@ -85,9 +85,12 @@ fn few_keys_are_found_whatever_their_number() {
                 let built = build(&policy, &hashes);
                 assert_eq!(built.report.used, Some(policy.kind()), "{name}, {keys} keys: {:?}", built.report);
                 assert_has_all(&open(&built), &hashes, &format!("{name}, {keys} keys"));
+                let (bytes, at_most) = (built.report.block_bytes, 250 + 4 * u64::from(keys));
+                assert!(bytes <= at_most, "{name}, {keys} keys: {bytes} bytes, at most {at_most}");
             }
         }
     }
+    assert!((1..=32).all(|keys| FixedPolicy::default().block_bytes(keys) <= Some(108)));
 }
 
 /// A filter of 20 keys at 51 bits each had a million times the rate of the usual formula.
@@ -229,20 +232,6 @@ fn the_rate_does_not_depend_on_the_shape_of_keys() {
             assert!(rate <= most(stated, f64::from(probes), 1.03), "{name}, {shape}: {rate}, stated {stated}");
         }
     }
-}
-
-/// A file of 18 terms got a filter of 64 KiB.
-#[test]
-fn a_file_of_few_keys_gets_a_filter_of_few_bytes() {
-    for (name, policy) in policies(0.01) {
-        for keys in 1..=128_u32 {
-            let bytes = build(&policy, &key_set(8, keys).collect::<Vec<_>>()).report.block_bytes;
-            let at_most = 250 + 4 * u64::from(keys);
-            assert!(bytes <= at_most, "{name}, {keys} keys: {bytes} bytes, at most {at_most}");
-        }
-    }
-    let default = FixedPolicy::default();
-    assert!((1..=32).all(|keys| default.block_bytes(keys) <= Some(108)));
 }
 
 /// A hash or checksum was wrong at some lengths, or where bytes were not aligned.

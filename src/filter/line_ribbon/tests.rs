@@ -206,20 +206,6 @@ fn every_instruction_set_finds_all_keys_and_writes_the_bytes_of_the_page() {
     }
 }
 
-#[test]
-fn the_rate_is_2_to_the_minus_8_within_four_sigma() {
-    let absent = hashes(1 << 48, 1_000_000);
-    let (mean, sigma) = (absent.len() as f64 / 256.0, (absent.len() as f64 / 256.0 * (255.0 / 256.0)).sqrt());
-    for load in Load::ALL {
-        for count in [3_000, 100_000] {
-            let built = try_build(&sorted(hashes(0, count)), load).unwrap();
-            let off = (f64::from(positives(&built, &absent)) - mean) / sigma;
-            assert!(off.abs() < 4.0, "{load:?}, {count} keys: {off} sigma");
-            assert!((built.shape.expected_fpr(count) - 1.0 / 256.0).abs() < 1e-9);
-        }
-    }
-}
-
 /// Payloads that no writer makes: any number of layers, of any limits, in buffers of any alignment.
 #[test]
 fn forged_payloads_are_read_as_the_page_says_on_every_instruction_set() {

@@ -1,8 +1,8 @@
 //! Absent keys chosen because they are false positives of a filter.
 
-use sstfilter::{KeyHasher, SecretSeed};
+use sstfilter::{KeyHasher, SecretSeed, kind};
 
-use super::kinds::{Kind, at_most, nominal, rate};
+use super::kinds::{at_most, build, nominal, rate};
 use super::xxh3::key_difference;
 use super::{open_hasher, secret_hasher};
 use crate::common;
@@ -38,30 +38,31 @@ fn prepared_false_positives_all_pass_under_a_known_seed_and_at_the_nominal_rate_
     let stored = stored_keys();
     let lengths = if common::is_long() { &LENGTHS[..] } else { &LENGTHS[..4] };
     let mut attacked = 0;
-    for kind in Kind::all() {
-        let known = kind.build(&open, &stored).filter;
+    for kind in kind::all() {
+        let name = kind.name;
+        let known = build(kind, &open, &stored).filter;
         if nominal(&known) < MIN_RATE {
-            println!("{kind:?}: {:e} nominal, too few false positives to prepare", nominal(&known));
+            println!("{name}: {:e} nominal, too few false positives to prepare", nominal(&known));
             continue;
         }
         attacked += 1;
-        let guarded = kind.build(&secret, &stored).filter;
+        let guarded = build(kind, &secret, &stored).filter;
         let mut passed = Vec::new();
         for &length in lengths {
             let passes = |key: &Vec<u8>| known.may_contain(open.hash(key));
             let prepared: Vec<Vec<u8>> = candidates(length).filter(passes).take(PREPARED as usize).collect();
-            assert_eq!(prepared.len(), PREPARED as usize, "{kind:?}: too few candidates of {length} bytes");
+            assert_eq!(prepared.len(), PREPARED as usize, "{name}: too few candidates of {length} bytes");
             passed.push(rate(&guarded, &secret, &prepared));
         }
         let mean = passed.iter().sum::<f64>() / passed.len() as f64;
         println!(
-            "{kind:?}: 100 % with the seed; without {:.2} %, nominal {:.2} %",
+            "{name}: 100 % with the seed; without {:.2} %, nominal {:.2} %",
             mean * 100.0,
             nominal(&guarded) * 100.0
         );
         for (length, passed) in lengths.iter().zip(&passed) {
             let most = at_most(nominal(&guarded), PREPARED);
-            assert!(*passed <= most, "{kind:?}, {length} bytes: {passed}, at most {most}");
+            assert!(*passed <= most, "{name}, {length} bytes: {passed}, at most {most}");
         }
     }
     assert!(attacked >= 9, "{attacked} kinds attacked: the others claim rates that no attack can use");
@@ -97,15 +98,16 @@ fn some_keys_of_eight_bytes_are_nearer_to_each_other_than_chance_has_it_whatever
 fn neighbours_of_stored_keys_pass_at_the_nominal_rate_under_a_secret_seed() {
     let secret = secret_hasher();
     let stored: Vec<[u8; 8]> = (0..u64::from(STORED)).map(|key| (key << 40 | key).to_le_bytes()).collect();
-    for kind in Kind::all() {
-        let filter = kind.build(&secret, &stored).filter;
+    for kind in kind::all() {
+        let name = kind.name;
+        let filter = build(kind, &secret, &stored).filter;
         for word in [0x0240_0100_u64, 0x0181_0800, 0x0040_0400] {
             let difference = key_difference(word << 38);
             let neighbours =
                 stored.iter().map(|key| key.iter().zip(difference).map(|(a, b)| a ^ b).collect::<Vec<u8>>());
             let passed = rate(&filter, &secret, neighbours);
             let most = at_most(nominal(&filter), STORED);
-            assert!(passed <= most, "{kind:?}, {word:#x}: {passed}, at most {most}");
+            assert!(passed <= most, "{name}, {word:#x}: {passed}, at most {most}");
         }
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{FileMap, MapAnswer, MapIndex};
+use sstfilter_map::{FileMap, MapAnswer, MapBuilder, MapIndex, Slice, WriteId, Writes};
 
 use crate::effort;
-use crate::forged::{options, prefix, with_outgrown_page};
-use crate::support::{build, candidates, candidates_by_reads, hash, ids, load, map_id, merge, model};
+use crate::forged::{prefix, with_outgrown_page};
+use crate::support::{
+    build, builder, candidates, candidates_by_reads, finish, finish_as, hash, ids, load, load_slice, map_id, merge,
+    model, options,
+};
 use crate::verify::{crowded, verify};
 
 /// A map, and the files of each of some keys.
@@ -93,14 +96,37 @@ fn after_any_flipped_bit_no_reader_loses_a_key() {
     assert!(flips > 300, "{flips}");
 }
 
-#[test]
-fn a_map_whose_end_has_any_flipped_bit_is_refused() {
-    let sound = Sound::of(&model(3, 60, 40, 1), 24);
-    for bit in (8 * sound.end()..8 * sound.bytes.len()).step_by(effort::strides(3, 61)) {
-        let mut damaged = sound.bytes.clone();
+/// The end decides where everything is, and how much is read: each of its bits must count.
+fn assert_end_is_checked(sound: &[u8], end_bytes: usize, loads: impl Fn(&[u8]) -> bool) {
+    assert!(loads(sound));
+    let mut damaged = sound.to_vec();
+    for bit in 8 * (sound.len() - end_bytes)..8 * sound.len() {
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(FileMap::load(damaged.as_slice(), &Filters::default(), map_id()).is_err(), "bit {bit}");
+        assert!(!loads(&damaged), "bit {bit} of {}", sound.len());
+        let is_before_numbers = bit < 8 * (sound.len() - 60);
+        assert!(is_before_numbers || MapIndex::end_bytes(&damaged).is_err(), "bit {bit} of {}", sound.len());
+        damaged[bit / 8] ^= 1 << (bit % 8);
     }
+    for cut in 1..sound.len() {
+        assert!(!loads(&sound[..sound.len() - cut]) && !loads(&sound[cut..]), "{cut} of {} bytes", sound.len());
+    }
+}
+
+// promise: file-maps
+#[test]
+fn a_map_or_slice_whose_end_has_any_flipped_bit_or_is_cut_is_refused() {
+    let of_files = || builder(&model(1, 3, 400, 0), options(20));
+    let mut of_writes = MapBuilder::new(&Filters::default(), options(40));
+    for (number, keys) in [(1, 0..2), (3, 2..3)] {
+        of_writes.add_writes(Writes::of(WriteId::new(1, number).unwrap()), keys.map(hash).collect());
+    }
+    for map in [of_files(), of_writes].map(|builder| finish(builder).0) {
+        let end_bytes = MapIndex::end_bytes(&map).unwrap() as usize;
+        assert_end_is_checked(&map, end_bytes, |bytes| FileMap::load_any(bytes).is_ok());
+    }
+    let mut slice = Vec::new();
+    of_files().finish_slice(map_id(), Slice::new(1, 3).unwrap(), &mut slice).unwrap();
+    assert_end_is_checked(&slice, 76 + 3 * 16, |bytes| load_slice(bytes).is_ok());
 }
 
 #[test]
@@ -110,12 +136,8 @@ fn a_page_of_another_place_or_map_is_damage() {
     swapped.copy_within(0..1_024, 1_024);
     sound.check(&swapped, "the first page in the place of the second");
     // A map of the same size with another id, whose first page gets into this one.
-    let mut builder = sstfilter_map::MapBuilder::new(&Filters::default(), options(24));
-    for number in 0..20 {
-        builder.add_file(FileId::from_fingerprint(number + 1), (0..200).map(hash).collect());
-    }
-    let mut other = Vec::new();
-    builder.finish(FileId::from_fingerprint(99), &mut other).unwrap();
+    let same_keys = (0..20).map(|number| (number, (0..200).collect())).collect();
+    let other = finish_as(FileId::from_fingerprint(99), builder(&same_keys, options(24))).0;
     let mut foreign = sound.bytes.clone();
     foreign[..1_024].copy_from_slice(&other[..1_024]);
     sound.check(&foreign, "a page of another map");

@@ -236,13 +236,21 @@ pub(crate) fn of_one_list(files: u32, keys: usize) -> Vec<u8> {
     let check = crc32c::crc32c(&page[..page_bytes - 4]).to_le_bytes();
     page[page_bytes - 4..].copy_from_slice(&check);
     let covered: Vec<u8> = (1..=u64::from(files)).flat_map(|file| [file, 1]).flat_map(u64::to_le_bytes).collect();
-    let mut end = [&1_u32.to_le_bytes()[..], &1_u64.to_le_bytes(), &(list.len() as u64).to_le_bytes(), &map].concat();
-    end.extend(sstfilter::KeyHasher::default().identity().seed.to_le_bytes());
-    end.extend([files, crc32c::crc32c(&covered)].map(u32::to_le_bytes).as_flattened());
-    end.extend(&u64::from(files).to_le_bytes()[..5]);
-    end.extend([8, field_bits as u8, 12, 1 << 4, 0x11, b'S', b'M']);
+    with_end(&page, &list, &covered, u64::from(files), [8, field_bits as u8, 12])
+}
+
+/// The map of these pages of a line each, with the numbers at its end. `bits` are those of a prefix, a field, and a
+/// page.
+fn with_end(pages: &[u8], tail: &[u8], covered: &[u8], entries: u64, bits: [u8; 3]) -> Vec<u8> {
+    let (map, seed) = (crate::support::map_id().fingerprint(), sstfilter::KeyHasher::default().identity().seed);
+    let mut end = 1_u32.to_le_bytes().to_vec();
+    end.extend([pages.len() as u64 >> bits[2], tail.len() as u64, map, seed].map(u64::to_le_bytes).as_flattened());
+    end.extend([covered.len() as u32 / 16, crc32c::crc32c(covered)].map(u32::to_le_bytes).as_flattened());
+    end.extend(&entries.to_le_bytes()[..5]);
+    end.extend(bits);
+    end.extend([1 << 4, 0x11, b'S', b'M']);
     end.extend(crc32c::crc32c(&end).to_le_bytes());
-    [page, list, covered, end].concat()
+    [pages, tail, covered, &end].concat()
 }
 
 /// A map of one file, whose every page names the whole tail: as its list of one id, or as the page that it has outgrown
@@ -272,13 +280,7 @@ pub(crate) fn same_tail(pages: u64, tail: usize, is_outgrown: bool) -> Vec<u8> {
         bytes.extend(page);
     }
     let covered = [1, pages].map(u64::to_le_bytes).concat();
-    let mut end = [&1_u32.to_le_bytes()[..], &pages.to_le_bytes(), &(tail as u64).to_le_bytes(), &map].concat();
-    end.extend(sstfilter::KeyHasher::default().identity().seed.to_le_bytes());
-    end.extend([1, crc32c::crc32c(&covered)].map(u32::to_le_bytes).as_flattened());
-    end.extend(&pages.to_le_bytes()[..5]);
-    end.extend([8 + pages.ilog2() as u8, 1, 10, 1 << 4, 0x11, b'S', b'M']);
-    end.extend(crc32c::crc32c(&end).to_le_bytes());
-    [bytes, list, covered, end].concat()
+    with_end(&bytes, &list, &covered, pages, [8 + pages.ilog2() as u8, 1, 10])
 }
 
 fn number(bytes: &[u8], at: usize, count: usize) -> u64 {

@@ -1,7 +1,6 @@
 //! Forged bytes, whose checksums hold: they may cause wrong answers, but no panic, no endless loop, and no work or
 //! memory beyond what their size explains.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,11 +12,10 @@ use sstfilter_map::{
 
 use crate::effort;
 use crate::forge::{Forged, Random, same_tail};
-use crate::support::{build, candidates_by_reads, file, hash, load_slice, map_id, mix, model, probe};
-
-pub(crate) fn options(bits: u8) -> MapOptions {
-    MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
-}
+use crate::support::{
+    build, candidates_by_reads, file, finish, hash, ids, index_of, load_slice, map_id, mix, model, options, probe,
+    reads,
+};
 
 pub(crate) fn prefix(number: u64) -> KeyHash {
     KeyHash::from_well_mixed(number << 24)
@@ -36,8 +34,7 @@ pub(crate) fn builder_with_outgrown_page() -> MapBuilder {
 }
 
 pub(crate) fn with_outgrown_page() -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let report = builder_with_outgrown_page().finish(map_id(), &mut bytes).unwrap();
+    let (bytes, report) = finish(builder_with_outgrown_page());
     assert!(report.outgrown_pages == 1 && report.lists == 8, "{report:?}");
     bytes
 }
@@ -63,7 +60,7 @@ fn an_outgrown_page_that_names_itself_ends_a_lookup() {
     let stub = forged.bytes[..at + 16].to_vec();
     forged.bytes[start..start + stub.len()].copy_from_slice(&stub);
     forged.seal_range(start, length);
-    let index = MapIndex::load_any(&forged.bytes, forged.bytes.len() as u64).unwrap();
+    let index = index_of(&forged.bytes);
     assert_eq!(candidates_by_reads(&index, &forged.bytes, prefix(1)), (None, 2));
     let map = FileMap::load_any(&forged.bytes).unwrap();
     assert!(matches!(map.candidates(prefix(1)), MapAnswer::All));
@@ -109,21 +106,6 @@ fn a_map_that_claims_more_entries_than_its_bytes_hold_is_refused() {
         forged.seal();
         let refused = FileMap::load_any(&forged.bytes).map(|_| ());
         assert!(matches!(refused, Err(MapError::Field { field, .. }) if field == expected), "{refused:?}");
-    }
-}
-
-#[test]
-fn a_damaged_number_of_files_is_refused_before_so_many_bytes_are_read() {
-    let bytes = build(&model(1, 3, 100, 0), options(20)).0;
-    let end = &bytes[bytes.len() - 60..];
-    assert_eq!(MapIndex::end_bytes(end).unwrap(), 60 + 3 * 16);
-    for bit in 0..end.len() * 8 {
-        let mut damaged = end.to_vec();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(MapIndex::end_bytes(&damaged).is_err(), "bit {bit}");
-    }
-    for bytes in 0..60 {
-        assert!(MapIndex::end_bytes(&end[60 - bytes..]).is_err(), "{bytes} bytes");
     }
 }
 
@@ -180,11 +162,7 @@ impl Write for Limited {
 fn merged(maps: &[&[u8]], options: MapOptions) -> (Vec<u8>, io::Result<MapReport>) {
     let mut merge = MapMerge::new(options);
     for &bytes in maps {
-        let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
-        let read = |range: core::ops::Range<u64>| {
-            Ok(Cow::Borrowed(bytes.get(range.start as usize..range.end as usize).unwrap()))
-        };
-        if let Err(error) = merge.add(index, read) {
+        if let Err(error) = merge.add(index_of(bytes), reads(bytes)) {
             return (Vec::new(), Err(error.into()));
         }
     }
@@ -251,10 +229,7 @@ fn forged_maps_cause_no_panic_no_endless_loop_and_no_unbounded_output() {
             let maps: &[&[u8]] = if random.one_in(2) { &[&forged.bytes] } else { &[&forged.bytes, sound] };
             let (bytes, report) = merged(maps, options(*bits).with_threads(1 + random.below(2)));
             if report.is_ok() {
-                let map = FileMap::load_any(bytes.as_slice()).unwrap();
-                let read =
-                    |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
-                let verified = map.index().verify(read, |_| {}).unwrap();
+                let verified = index_of(&bytes).verify(reads(&bytes), |_| {}).unwrap();
                 assert_eq!(verified.damaged_pages, 0, "case {case}: what a merge writes is sound");
                 look_for(&bytes, &hashes);
             }
@@ -276,7 +251,7 @@ fn pages_that_name_the_same_bytes_are_refused_before_these_are_read_again() {
         let read_of = |bytes: &'static [u8], counted: &'static AtomicU64| {
             move |range: core::ops::Range<u64>| {
                 counted.fetch_add(range.end - range.start, Ordering::Relaxed);
-                Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]))
+                reads(bytes)(range)
             }
         };
         let (bytes, counted): (&[u8], &AtomicU64) = (bytes.leak(), Box::leak(Box::new(counted)));
@@ -284,7 +259,7 @@ fn pages_that_name_the_same_bytes_are_refused_before_these_are_read_again() {
             let read = counted.swap(0, Ordering::Relaxed);
             assert!(read <= 3 * bytes.len() as u64, "{what} reads {read} of {} bytes", bytes.len());
         };
-        let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+        let index = index_of(bytes);
         let verified = index.verify(read_of(bytes, counted), |_| {}).unwrap();
         assert!(verified.damaged_pages >= pages - first);
         check("a verification");
@@ -352,24 +327,17 @@ fn lines_and_states_that_disagree_have_the_same_answers_everywhere() {
         for set in InstructionSet::available() {
             simd::select(set).unwrap();
             let by_reads: Vec<_> = hashes.iter().map(|&hash| candidates_by_reads(map.index(), bytes, hash).0).collect();
-            let in_memory: Vec<_> = hashes.iter().map(|&hash| known(map.candidates(hash))).collect();
+            let in_memory: Vec<_> = hashes.iter().map(|&hash| ids(map.candidates(hash))).collect();
             assert!(by_reads == in_memory, "{number}");
             found.push(in_memory);
         }
         assert!(found.iter().all(|of_set| *of_set == found[0]), "{number}");
         let of_first_page = |hash: &&KeyHash| map.index().page_of(**hash) == 0;
         if number < refused.len() {
-            assert!(hashes.iter().filter(of_first_page).all(|&hash| known(map.candidates(hash)).is_none()), "{number}");
+            assert!(hashes.iter().filter(of_first_page).all(|&hash| ids(map.candidates(hash)).is_none()), "{number}");
         }
     }
     simd::select(before).unwrap();
-}
-
-fn known(found: MapAnswer<'_>) -> Option<Vec<usize>> {
-    match found {
-        MapAnswer::Only(ids) => Some(ids.map(LocalId::index).collect()),
-        MapAnswer::All => None,
-    }
 }
 
 #[test]
@@ -383,7 +351,7 @@ fn the_mark_of_a_list_without_one_is_all_files() {
     assert_eq!(map.problems().next(), None);
     let mut marks = 0;
     for key in model(3, 60, 40, 1).values().flatten().map(|&key| hash(key)) {
-        let found = known(map.candidates(key));
+        let found = ids(map.candidates(key));
         assert!(found.as_ref().is_none_or(|files| !files.is_empty()));
         marks += u64::from(found.is_none());
         assert_eq!(candidates_by_reads(map.index(), &forged.bytes, key).0, found);

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{FileMap, LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
+use sstfilter_map::{FileMap, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
 
 use crate::stored::{check_file, digest, is_regenerating};
-use crate::support::{add, candidates_by_reads, join};
+use crate::support::{add, candidates_by_reads, finish_as, ids, join};
 
 /// A map, and how it is built. File `i` has the fingerprint of the id `[i]`, keys `i * 1_000` to
 /// `i * 1_000 + keys - 1`, and the first `shared` keys of file 0.
@@ -124,9 +124,7 @@ impl MapCase {
     }
 
     fn build_some(&self, is_in: impl Fn(u8) -> bool) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.builder_of(is_in).finish(map_id(), &mut bytes).unwrap();
-        bytes
+        finish_as(map_id(), self.builder_of(is_in)).0
     }
 
     fn build_slice(&self, number: u32, slices: u32) -> Vec<u8> {
@@ -155,14 +153,10 @@ impl MapCase {
     /// The candidates of a key, by the numbers of their files. All kinds of lookups must agree.
     fn candidates(&self, map: &FileMap<&[u8]>, hash: KeyHash) -> Option<Vec<u8>> {
         let numbers: BTreeMap<u64, u8> = (0..self.files).map(|file| (id_of_file(file).fingerprint(), file)).collect();
-        let of = |found: MapAnswer<'_>| match found {
-            MapAnswer::Only(ids) => Some(ids.map(LocalId::index).collect::<Vec<_>>()),
-            MapAnswer::All => None,
-        };
-        let found = of(map.candidates(hash));
+        let found = ids(map.candidates(hash));
         assert_eq!(candidates_by_reads(map.index(), map.as_bytes(), hash).0, found, "{}", self.name);
         let mut in_batch = Some(Vec::new());
-        map.candidates_each(&[hash], |_, candidates| in_batch = of(candidates));
+        map.candidates_each(&[hash], |_, candidates| in_batch = ids(candidates));
         assert_eq!(in_batch, found, "{}", self.name);
         found.map(|ids| {
             let number = |id: &usize| match map.index().files() {

@@ -3,14 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sstfilter::simd::InstructionSet;
-use sstfilter_map::{LocalId, MapAnswer, MapIndex, MapMerge, MapOptions};
+use sstfilter_map::{MapIndex, MapMerge, MapOptions};
 
 use crate::effort;
-use crate::support::{Model, add, build, candidates, check_all, file, hash, load, map_id, merge, mix, model};
-
-fn options(prefix_bits: u8) -> MapOptions {
-    MapOptions::with_prefix_bits(prefix_bits).unwrap().with_page_bytes(1 << 10).unwrap()
-}
+use crate::support::{
+    Model, add, build, candidates, check_all, file, hash, ids, load, map_id, merge, mix, model, options, part_of,
+};
 
 /// The files of each prefix.
 fn expected(model: &Model, prefix_bits: u8) -> BTreeMap<u64, BTreeSet<u64>> {
@@ -92,10 +90,7 @@ fn a_batch_answers_like_single_lookups_with_each_instruction_set() {
         sstfilter::simd::select(set).unwrap();
         let single: Vec<Vec<usize>> = hashes.iter().map(|&hash| candidates(&map, hash)).collect();
         let mut batch = vec![Vec::new(); hashes.len()];
-        map.candidates_each(&hashes, |position, found| match found {
-            MapAnswer::Only(ids) => batch[position] = ids.map(LocalId::index).collect(),
-            MapAnswer::All => panic!("no page is unknown"),
-        });
+        map.candidates_each(&hashes, |position, found| batch[position] = ids(found).unwrap());
         assert!(single == batch, "{set:?}");
         answers.push(single);
     }
@@ -107,14 +102,11 @@ fn a_batch_answers_like_single_lookups_with_each_instruction_set() {
 fn merges_in_any_order_and_grouping_have_the_bytes_of_a_build_from_keys() {
     for (form, (files, keys, shared, bits)) in (0..).zip(FORMS) {
         let model = model(form, files, keys, shared);
-        for threads in [1, 3] {
+        for threads in [1, [0, 3, 7, usize::MAX][form as usize % 4]] {
             let options = options(bits).with_threads(threads);
             let (whole, _) = build(&model, options);
             // Dealt to five maps, of which one has all files of another one, too.
-            let dealt = |part: u64| -> Model {
-                let is_in = |number: u64| number % 5 == part || (part == 4 && number.is_multiple_of(5));
-                model.iter().filter(|(number, _)| is_in(**number)).map(|(n, keys)| (*n, keys.clone())).collect()
-            };
+            let dealt = |part| part_of(&model, |number| number % 5 == part || (part == 4 && number % 5 == 0));
             let parts: Vec<Vec<u8>> =
                 (0..5).map(dealt).filter(|model| !model.is_empty()).map(|model| build(&model, options).0).collect();
             let all: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -132,11 +124,7 @@ fn merges_in_any_order_and_grouping_have_the_bytes_of_a_build_from_keys() {
 #[test]
 fn a_damaged_map_of_which_no_file_is_kept_makes_no_page_unknown() {
     let model = model(8, 20, 100, 9);
-    let halves = [0, 1].map(|half| {
-        let own = model.iter().filter(|(number, _)| **number % 2 == half);
-        own.map(|(number, keys)| (*number, keys.clone())).collect::<Model>()
-    });
-    let [mut dropped, kept] = halves.each_ref().map(|half| build(half, options(24)).0);
+    let [mut dropped, kept] = [0, 1].map(|half| build(&part_of(&model, |number| number % 2 == half), options(24)).0);
     dropped[70] ^= 1;
     let mut merging = MapMerge::new(options(24));
     add(&mut merging, &dropped, |_| false);
@@ -154,35 +142,6 @@ fn a_map_of_other_bits_is_not_merged_and_the_error_names_both_numbers() {
     assert!(error.contains("keeps 26 bits of a hash") && error.contains("one that keeps 24"), "{error}");
 }
 
-#[test]
-fn the_number_of_threads_may_be_any() {
-    let model = model(9, 20, 500, 9);
-    let whole = build(&model, options(26)).0;
-    for threads in [0, 1, 2, 7, usize::MAX] {
-        let options = options(26).with_threads(threads);
-        assert!(build(&model, options).0 == whole && merge(&[&whole], options).0 == whole, "{threads}");
-    }
-}
-
 fn merge_or_none(parts: &[&[u8]], options: MapOptions) -> Option<Vec<u8>> {
     (!parts.is_empty()).then(|| merge(parts, options).0)
-}
-
-#[test]
-fn a_merge_that_drops_files_has_the_bytes_of_a_build_without_them() {
-    for (form, (files, keys, shared, bits)) in (0..).zip(FORMS).filter(|(_, (files, ..))| *files > 1) {
-        let model = model(form, files, keys, shared);
-        let options = options(bits);
-        let is_kept = |number: u64| !number.is_multiple_of(3);
-        let rest: Model = model.iter().filter(|(n, _)| is_kept(**n)).map(|(n, keys)| (*n, keys.clone())).collect();
-        let kept: BTreeSet<_> = rest.keys().map(|&number| file(number).fingerprint()).collect();
-        let (whole, _) = build(&model, options);
-        let mut merging = MapMerge::new(options);
-        add(&mut merging, &whole, |file| kept.contains(&file.fingerprint()));
-        let mut merged = Vec::new();
-        merging.finish(map_id(), &mut merged).unwrap();
-        assert!(merged == build(&rest, options).0, "form {form}");
-        let map = load(&merged);
-        assert!(model.keys().all(|&number| map.index().local_id(file(number)).is_some() == is_kept(number)));
-    }
 }

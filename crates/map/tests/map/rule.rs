@@ -7,16 +7,17 @@ use sstfilter_map::{
     Coverage, FileMap, Lookups, MapError, MapIndex, MapMerge, MapOptions, MapPart, MapRead, MapSet, SetMatch,
 };
 
-use crate::support::{Model, build, build_as, bytes_of, file, hash, load, mix, model, probe};
+use crate::support::{
+    Model, build, builder, bytes_of, file, finish_as, hash, index_of, mix, model, options, part_of, probe,
+};
 
-fn options() -> MapOptions {
-    MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap()
+/// A map in memory of some files of a model.
+fn part(model: &Model, is_in: impl Fn(u64) -> bool) -> Arc<FileMap<Vec<u8>>> {
+    loaded(build(&part_of(model, is_in), options(26)).0)
 }
 
-fn part(model: &Model, is_in: impl Fn(u64) -> bool) -> Arc<FileMap<Vec<u8>>> {
-    let own = model.iter().filter(|(number, _)| is_in(**number)).map(|(number, keys)| (*number, keys.clone()));
-    let bytes = build(&own.collect(), options()).0;
-    Arc::new(FileMap::load(bytes, &sstfilter::Filters::default(), crate::support::map_id()).unwrap())
+fn loaded(bytes: Vec<u8>) -> Arc<FileMap<Vec<u8>>> {
+    Arc::new(FileMap::load_any(bytes).unwrap())
 }
 
 /// Checks every key of the files in `store` (numbers), and returns how many matches strangers have on average.
@@ -69,37 +70,17 @@ fn a_map_of_files_that_are_gone_and_of_files_that_another_map_covers_loses_nothi
 }
 
 #[test]
-fn a_file_with_the_number_of_another_one_has_another_id_and_is_not_covered() {
-    // The engine reused a file's name; the contents, and so the id, are new.
-    let (before, after) = (model(3, 10, 50, 0), model(4, 10, 50, 0));
-    let maps = [part(&before, |_| true)];
-    let new_ids: Vec<FileId> = (0..10).map(|number| file(number + 1_000)).collect();
-    let set = MapSet::new(&maps, &new_ids);
-    assert_eq!(set.uncovered().len(), 10);
-    check(&set, &after, &(0..10).collect::<Vec<_>>());
-}
-
-#[test]
-fn an_id_that_comes_twice_is_judged_once_and_in_every_answer_the_other_time() {
-    let model = model(5, 4, 50, 0);
-    let maps = [part(&model, |_| true)];
-    let set = MapSet::new(&maps, &[file(0), file(1), file(0)]);
-    assert_eq!(set.uncovered(), [2]);
-    check(&set, &model, &[0, 1, 0]);
-}
-
-#[test]
 fn a_part_of_another_map_in_the_same_cache_is_not_used() {
     // Both maps have the same files and numbers, and other keys: one is older.
     let models = [model(7, 20, 50, 0), model(8, 20, 50, 0)];
-    let maps = [0, 1].map(|map| build_as(file(900 + map as u64), &models[map], options()).0);
-    let indexes = maps.each_ref().map(|bytes| MapIndex::load_any(bytes, bytes.len() as u64).unwrap());
+    let maps = [0, 1].map(|map| finish_as(file(900 + map as u64), builder(&models[map], options(26))).0);
+    let indexes = maps.each_ref().map(|bytes| index_of(bytes));
     assert_eq!(indexes[0].pages(), indexes[1].pages());
     for key in models[1].values().flatten().map(|&key| hash(key)) {
         let reads = indexes.each_ref().map(|index| index.read_for(key));
         assert_eq!(reads[0].range(), reads[1].range());
         assert_ne!(reads[0], reads[1], "a cache would return the page of the other map");
-        let bytes = &maps[0][reads[0].range().start as usize..reads[0].range().end as usize];
+        let bytes = bytes_of(&reads[0], &maps[0]);
         let part = indexes[0].open(&reads[0], bytes).unwrap();
         assert_eq!(probe(&indexes[1], Some(&part), key), Ok(None));
         assert!(indexes[1].open(&reads[0], bytes).is_err());
@@ -109,8 +90,8 @@ fn a_part_of_another_map_in_the_same_cache_is_not_used() {
 #[test]
 fn a_part_that_a_hash_does_not_need_says_nothing() {
     let model = model(9, 60, 60, 2);
-    let bytes = build(&model, options()).0;
-    let index = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
+    let bytes = build(&model, options(26)).0;
+    let index = index_of(&bytes);
     let read = |read: &MapRead| index.open(read, bytes_of(read, &bytes)).unwrap();
     let says = |part: &MapPart<&[u8]>, hash| probe(&index, Some(part), hash);
     let hashes: Vec<_> = model.values().flatten().map(|&key| hash(key)).collect();
@@ -127,19 +108,6 @@ fn a_part_that_a_hash_does_not_need_says_nothing() {
         }
     }
     assert!(lists > 3);
-}
-
-#[test]
-fn all_files_of_a_damaged_page_are_candidates() {
-    let model = model(6, 30, 90, 0);
-    let mut bytes = build(&model, options()).0;
-    bytes[100] ^= 1;
-    assert_eq!(load(&bytes).problems().count(), 1);
-    let map = FileMap::load(bytes, &sstfilter::Filters::default(), crate::support::map_id()).unwrap();
-    let store: Vec<u64> = (0..30).collect();
-    let ids: Vec<FileId> = store.iter().map(|&number| file(number)).collect();
-    let mean = check(&MapSet::new(&[Arc::new(map)], &ids), &model, &store);
-    assert!(mean > 0.5, "{mean}");
 }
 
 /// The answer for maps that are not in memory.
@@ -165,16 +133,15 @@ fn matches_by_reads(coverage: &Coverage<&MapIndex>, maps: &[&[u8]], key: u64) ->
 fn maps_that_are_read_page_by_page_give_the_answers_of_maps_in_memory() {
     // Shared keys are in lists. The maps overlap; some files are not covered, one comes twice, and a page is damaged.
     let model = model(10, 80, 60, 3);
-    let of = |files: std::ops::Range<u64>| files.map(|number| (number, model[&number].clone())).collect::<Model>();
-    let mut stored = [of(0..40), of(30..70)].map(|part| build(&part, options()).0);
+    let mut stored = [0..40, 30..70].map(|files| build(&part_of(&model, |file| files.contains(&file)), options(26)).0);
     stored[0][100] ^= 1;
-    let loaded = stored.each_ref().map(|bytes| {
-        Arc::new(FileMap::load(bytes.clone(), &sstfilter::Filters::default(), crate::support::map_id()).unwrap())
-    });
-    let indexes = stored.each_ref().map(|bytes| MapIndex::load_any(bytes, bytes.len() as u64).unwrap());
-    let store: Vec<FileId> = (5..80).rev().chain([33]).map(file).collect();
+    let loaded = stored.each_ref().map(|bytes| loaded(bytes.clone()));
+    let indexes = stored.each_ref().map(|bytes| index_of(bytes));
+    let store: Vec<FileId> = (5..80).rev().chain([10]).map(file).collect();
     let (set, coverage) = (MapSet::new(&loaded, &store), Coverage::new(&indexes, &store));
     assert_eq!(coverage.uncovered(), set.uncovered());
+    // Files 70 to 79, and the second file 10, which one map covers.
+    assert_eq!(set.uncovered(), [(0..10).collect(), vec![75]].concat());
     let mut matches = Vec::new();
     for key in model.values().flatten().copied().chain((0..2_000).map(mix)) {
         set.matches(hash(key), &mut matches);
@@ -187,8 +154,7 @@ fn maps_of_one_id(one: (u64, u8), other: (u64, u8)) -> [Arc<FileMap<Vec<u8>>>; 2
     [one, other].map(|(keys, bits)| {
         let model = Model::from([(0, (0..keys).collect()), (1, vec![7])]);
         let options = MapOptions::with_prefix_bits(bits).unwrap();
-        let bytes = build_as(file(900 + keys), &model, options).0;
-        Arc::new(FileMap::load(bytes, &sstfilter::Filters::default(), file(900 + keys)).unwrap())
+        loaded(finish_as(file(900 + keys), builder(&model, options)).0)
     })
 }
 

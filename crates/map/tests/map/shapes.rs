@@ -4,23 +4,16 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
-use sstfilter_map::{
-    FileMap, LocalId, MapAnswer, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice, WriteId, Writes,
-};
+use sstfilter_map::{LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
 
 use crate::effort;
-use crate::support::{add, bytes_of, file, hash, join, map_id, merge, mix, probe};
+use crate::support::{
+    add, bytes_of, file, finish, hash, ids, index_of, join, load, map_id, map_of, merge, mix, options, probe, reads,
+};
 
-/// A map of files of `keys` keys, of which the first `hot` are in all of them.
-fn map_of(files: Range<u64>, keys: u64, hot: u64, options: MapOptions) -> (Vec<u8>, MapReport) {
-    let mut builder = MapBuilder::new(&Filters::default(), options);
-    for number in files {
-        let own = (hot..keys).map(|key| mix(number << 32 | key) | 1 << 63);
-        builder.add_file(file(number), (0..hot).chain(own).map(hash).collect());
-    }
-    let mut bytes = Vec::new();
-    let report = builder.finish(map_id(), &mut bytes).unwrap();
-    (bytes, report)
+/// Hashes side by side, for prefixes of 40 bits.
+fn side_by_side(key: u64) -> KeyHash {
+    KeyHash::from_well_mixed(key << 24)
 }
 
 #[test]
@@ -29,7 +22,7 @@ fn seventy_files_take_less_than_16_8_bits_per_key_at_0_9_percent() {
     let options = MapOptions::for_entries(70 * 15_000, rate).unwrap();
     let (bytes, report) = map_of(0..70, 15_000, 0, options);
     assert!(report.bits_per_entry() < 16.6, "{report:?}");
-    let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
+    let map = load(&bytes);
     let expected = map.index().expected_false_candidates();
     assert!(expected <= 0.009);
     let probes = 1_000_000 / effort::stride(20) as u64;
@@ -44,26 +37,6 @@ fn seventy_files_take_less_than_16_8_bits_per_key_at_0_9_percent() {
     assert!((found / expected - 1.0).abs() < allowed, "{found}, expected {expected}");
 }
 
-/// Maps of 10,000 files each are built and merged, because all of their hashes would take 800 MB.
-#[test]
-fn a_hundred_thousand_files_of_a_thousand_keys_take_less_than_27_bits_per_key() {
-    if !effort::is_exhaustive() {
-        return;
-    }
-    // With 33 bits, 1.2 % of absent keys have a false candidate, with 34 bits 0.6 %.
-    for (bits, max_bits_per_entry) in [(33, 27.0), (34, 28.0)] {
-        let options = MapOptions::with_prefix_bits(bits).unwrap().with_threads(2);
-        let part = |part: u64| map_of(10_000 * part..10_000 * (part + 1), 1_000, 0, options).0;
-        let parts: Vec<_> = (0..10).map(part).collect();
-        let mut merging = MapMerge::new(options);
-        parts.iter().for_each(|part| add(&mut merging, part, |_| true));
-        let report = merging.finish(map_id(), &mut std::io::sink()).unwrap();
-        println!("{:.2} bits per entry with {bits} bits of a hash: {report:?}", report.bits_per_entry());
-        assert!(report.entries > 99_900_000 && report.bits_per_entry() < max_bits_per_entry, "{report:?}");
-        assert!(report.outgrown_pages == 0 && report.lists == 0, "{report:?}");
-    }
-}
-
 /// Without lists, 100 such keys would slow down every eighth lookup, with all answers right.
 #[test]
 fn keys_that_all_files_have_are_lists_and_make_no_other_lookup_read_twice() {
@@ -74,7 +47,7 @@ fn keys_that_all_files_have_are_lists_and_make_no_other_lookup_read_twice() {
     assert_eq!((without.lists, without.outgrown_pages, with.lists), (0, 0, hot));
     let (more, lookups) = (with.bits_per_entry() - without.bits_per_entry(), 1_000_000 / effort::stride(20));
     assert!(more <= 0.2, "{with:?} {without:?}");
-    let index = MapIndex::load_any(&bytes, bytes.len() as u64).unwrap();
+    let index = index_of(&bytes);
     let mut parts = BTreeMap::new();
     let mut reads_twice = |key: u64| {
         let hash = hash(mix(key) | 1 << 63);
@@ -92,45 +65,21 @@ fn keys_that_all_files_have_are_lists_and_make_no_other_lookup_read_twice() {
 }
 
 #[test]
-fn a_page_that_outgrows_its_bytes_is_found_in_the_tail() {
-    // One prefix in 31 files each: no list, and far more entries than the page's share.
-    let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 10).unwrap();
-    let mut builder = MapBuilder::new(&Filters::default(), options);
-    let crowd = |key: u64| KeyHash::from_well_mixed(key << 24);
-    for number in 0..31 {
-        let alone = (0..300).map(|key| hash(number << 20 | key));
-        builder.add_file(file(number), (0..100).map(crowd).chain(alone).collect());
-    }
-    let mut bytes = Vec::new();
-    let report = builder.finish(map_id(), &mut bytes).unwrap();
-    assert!(report.outgrown_pages > 0 && report.unknown_pages == 0, "{report:?}");
-    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
-    assert_eq!(map.problems().next(), None);
-    for number in 0..31 {
-        let id = map.index().local_id(file(number)).unwrap();
-        assert!((0..100).all(|key| map.candidates(crowd(key)).may_contain(id)));
-        assert!((0..300).all(|key| map.candidates(hash(number << 20 | key)).may_contain(id)));
-    }
-}
-
-#[test]
 fn a_line_may_have_65_536_entries() {
     // Side by side, 2,114 keys of 31 files each are in one line. Two or three files have one more.
     let options = MapOptions::with_prefix_bits(40).unwrap();
-    let side_by_side = |key: u64| KeyHash::from_well_mixed(key << 24);
     for (more, expected) in [(2, (1, 0)), (3, (0, 1))] {
         let mut builder = MapBuilder::new(&Filters::default(), options);
         let keys = |number: u64| if number < more { 2_115 } else { 2_114 };
         for number in 0..31 {
             builder.add_file(file(number), (0..keys(number)).map(side_by_side).collect());
         }
-        let mut bytes = Vec::new();
-        let report = builder.finish(map_id(), &mut bytes).unwrap();
+        let (bytes, report) = finish(builder);
         assert_eq!(
             (report.entries, report.outgrown_pages, report.overflowed_lines, report.unknown_pages),
             (65_534 + more, expected.0, expected.1, 0)
         );
-        let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+        let map = load(&bytes);
         for number in 0..31 {
             let id = map.index().local_id(file(number)).unwrap();
             let mut some = (0..keys(number)).step_by(97).chain([keys(number) - 1]);
@@ -143,8 +92,7 @@ fn a_line_may_have_65_536_entries() {
 /// A map of the files, or flushes, with these numbers. Those below 2 have keys side by side, too many for one line
 /// together; all have 2,000 keys of their own.
 fn builder_with_chosen_keys(numbers: Range<u64>, are_writes: bool) -> MapBuilder {
-    let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 12).unwrap();
-    let mut builder = MapBuilder::new(&Filters::default(), options);
+    let mut builder = MapBuilder::new(&Filters::default(), options(40).with_page_bytes(1 << 12).unwrap());
     for number in numbers {
         let chosen = if number < 2 { 40_000 } else { 0 };
         let own = (0..2_000).map(|key| hash(number << 20 | key));
@@ -158,32 +106,17 @@ fn builder_with_chosen_keys(numbers: Range<u64>, are_writes: bool) -> MapBuilder
     builder
 }
 
-fn side_by_side(key: u64) -> KeyHash {
-    KeyHash::from_well_mixed(key << 24)
-}
-
-fn finish(builder: MapBuilder) -> (Vec<u8>, MapReport) {
-    let mut bytes = Vec::new();
-    let report = builder.finish(map_id(), &mut bytes).unwrap();
-    (bytes, report)
-}
-
 /// Checks that the map is sound, has all keys of the files with these numbers, and knows nothing of chosen keys.
 fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
-    let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
+    let map = load(bytes);
     assert!(map.problems().next().is_none() && !map.has_unknown_pages());
-    let read = |range: Range<u64>| Ok(std::borrow::Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
-    let found = map.index().verify(read, |problem| panic!("{problem}")).unwrap();
+    let found = map.index().verify(reads(bytes), |problem| panic!("{problem}")).unwrap();
     assert!((0..40_000).step_by(97).all(|key| matches!(map.candidates(side_by_side(key)), MapAnswer::All)));
-    let ids: Vec<_> = numbers.map(|number| (number, map.index().local_id(file(number)))).collect();
-    for (number, id) in
-        ids.iter().enumerate().map(|(id, (number, of_file))| (*number, of_file.map_or(id, LocalId::index)))
-    {
-        let has = |found: MapAnswer<'_>| match found {
-            MapAnswer::Only(mut ids) => ids.any(|own| own.index() == id),
-            MapAnswer::All => true,
-        };
-        assert!((0..2_000).all(|key| has(map.candidates(hash(number << 20 | key)))), "{number}");
+    // The position of the writes, in a map of writes.
+    for (position, number) in numbers.enumerate() {
+        let id = map.index().local_id(file(number)).map_or(position, LocalId::index);
+        let has = |key| ids(map.candidates(hash(number << 20 | key))).is_none_or(|found| found.contains(&id));
+        assert!((0..2_000).all(has), "{number}");
     }
     found.overflowed_lines
 }
@@ -192,7 +125,7 @@ fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
 fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges_slices_and_joins() {
     for are_writes in [false, true] {
         let builder = |numbers| builder_with_chosen_keys(numbers, are_writes);
-        let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 12).unwrap();
+        let options = options(40).with_page_bytes(1 << 12).unwrap();
         let (whole, report) = finish(builder(0..4));
         assert_eq!((report.overflowed_lines, report.unknown_pages), (1, 0), "{report:?}");
         assert_eq!(check_overflowed(&whole, 0..4), 1);
@@ -226,7 +159,7 @@ fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges_slices_and_j
 #[test]
 fn a_line_that_has_overflowed_stays_so_without_the_files_of_its_keys() {
     let (whole, _) = finish(builder_with_chosen_keys(0..4, false));
-    let mut merging = MapMerge::new(MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 10).unwrap());
+    let mut merging = MapMerge::new(options(40));
     add(&mut merging, &whole, |id| id == file(2) || id == file(3));
     let mut bytes = Vec::new();
     let report = merging.finish(map_id(), &mut bytes).unwrap();
@@ -244,7 +177,7 @@ fn lists_of_a_line_that_overflows_are_not_those_of_later_lines() {
     }
     let (bytes, report) = finish(builder);
     assert!(report.overflowed_lines > 0 && report.lists > 0, "{report:?}");
-    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    let map = load(&bytes);
     for number in 40..80 {
         let id = map.index().local_id(file(number)).unwrap();
         assert!((0..4_000).all(|key| map.candidates(hash(key)).may_contain(id)), "{number}");
@@ -255,7 +188,7 @@ fn lists_of_a_line_that_overflows_are_not_those_of_later_lines() {
 // promise: file-maps
 #[test]
 fn what_has_overflowed_stays_so_on_both_sides_of_the_end_of_a_page() {
-    let options = MapOptions::with_prefix_bits(40).unwrap().with_page_bytes(1 << 10).unwrap();
+    let options = options(40);
     // Around a half, a third, ... of all hashes, where pages of a multiple of that number have an end.
     for (parts, more) in (2..8).flat_map(|parts| (0..3).map(move |more| (parts, more))) {
         let chosen = |key: u64| KeyHash::from_well_mixed(u64::MAX / parts - (35_000 << 24) + (key << 24));
@@ -268,7 +201,7 @@ fn what_has_overflowed_stays_so_on_both_sides_of_the_end_of_a_page() {
             let (other, _) = map_of(2..3, 1_500 * others, 0, options);
             let (merged, report) = merge(&[&crowded, &other], options);
             assert!(report.overflowed_lines <= 4, "{parts} {more} {others}: {report:?}");
-            let map = FileMap::load(merged.as_slice(), &Filters::default(), map_id()).unwrap();
+            let map = load(&merged);
             let id = map.index().local_id(file(0)).unwrap();
             let is_lost = |key: &u64| !map.candidates(chosen(*key)).may_contain(id);
             assert_eq!((0..70_000).step_by(97).find(is_lost), None, "{parts} {more} {others}: {report:?}");
@@ -287,7 +220,7 @@ fn a_page_of_more_than_16_mib_overflows_as_a_whole() {
     let (bytes, report) = finish(builder);
     assert_eq!((report.outgrown_pages, report.unknown_pages), (0, 0), "{report:?}");
     assert!(report.overflowed_lines > 1_000 && report.pages > 10, "{report:?}");
-    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    let map = load(&bytes);
     assert!((0..entries).step_by(997).all(|key| matches!(map.candidates(chosen(key)), MapAnswer::All)));
     let id = map.index().local_id(file(1)).unwrap();
     assert!((0..100).all(|key| map.candidates(hash(key | 1 << 63)).may_contain(id)));
@@ -301,7 +234,7 @@ fn a_line_of_as_many_entries_as_it_has_run_ends_loses_none() {
         let mut builder = MapBuilder::new(&Filters::default(), MapOptions::with_prefix_bits(40).unwrap());
         builder.add_file(file(1), (0..count).map(side_by_side).collect());
         let (bytes, _) = finish(builder);
-        let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+        let map = load(&bytes);
         let id = map.index().local_id(file(1)).unwrap();
         for key in 0..count {
             assert!(map.candidates(side_by_side(key)).may_contain(id), "{key} of {count}");
@@ -319,7 +252,7 @@ fn very_many_files_of_few_keys_with_48_bits_of_each() {
     let files = (1 << 16) + 1;
     let (bytes, report) = map_of(0..files, 2, 0, options);
     assert!(report.pages > 1 && report.outgrown_pages == 0, "{report:?}");
-    let map = FileMap::load(bytes.as_slice(), &Filters::default(), map_id()).unwrap();
+    let map = load(&bytes);
     for number in 0..files {
         let id = map.index().local_id(file(number)).unwrap();
         assert!((0..2).all(|key| map.candidates(hash(mix(number << 32 | key) | 1 << 63)).may_contain(id)));

@@ -2,27 +2,23 @@
 //! slice was missing, came twice, was one of another map, or was damaged; and its bytes depend on the number of slices.
 
 use core::ops::Range;
-use std::borrow::Cow;
 use std::io;
 use std::sync::Mutex;
 
-use sstfilter::{FileId, Filters};
+use sstfilter::Filters;
 use sstfilter_map::{FileMap, MapBuilder, MapIndex, MapMerge, MapOptions, MapReport, Slice};
 
 use crate::effort;
 use crate::forge::{Forged, Random};
-use crate::forged::{builder_with_outgrown_page, look_for, prefix, sound_maps, with_outgrown_page};
+use crate::forged::{builder_with_outgrown_page, look_for, prefix, sound_maps};
 use crate::model::FORMS;
 use crate::support::{
-    Model, build, builder, check_all, file, hash, join, load, load_slice, map_id, merge, merging, model,
+    Model, build, builder, check_all, file, finish, hash, index_of, join, load, load_slice, map_id, merge, merging,
+    model, options, part_of, reads,
 };
 
 /// Bytes of a slice after the covered files.
 const END: usize = 76;
-
-fn options(prefix_bits: u8) -> MapOptions {
-    MapOptions::with_prefix_bits(prefix_bits).unwrap().with_page_bytes(1 << 10).unwrap()
-}
 
 /// All slices of a map, each written by `write`.
 fn slices(count: u32, mut write: impl FnMut(Slice, &mut Vec<u8>) -> io::Result<MapReport>) -> Vec<Vec<u8>> {
@@ -52,11 +48,8 @@ fn joined_slices_have_the_bytes_of_one_build_or_merge() {
         let model = model(form, files, keys, shared);
         let options = options(bits);
         let whole = build(&model, options);
-        let halves = [0, 1].map(|half| {
-            let own: Model =
-                model.iter().filter(|(n, _)| **n % 2 == half).map(|(n, keys)| (*n, keys.clone())).collect();
-            (!own.is_empty()).then(|| build(&own, options).0)
-        });
+        let halves = [0, 1].map(|half| part_of(&model, |number| number % 2 == half));
+        let halves = halves.map(|half| (!half.is_empty()).then(|| build(&half, options).0));
         let halves: Vec<&[u8]> = halves.iter().flatten().map(Vec::as_slice).collect();
         for count in (1..=9).chain([whole.1.pages as u32 + 3]).step_by(effort::strides(1, 3)) {
             let what = format!("form {form}, {count} slices of {} pages", whole.1.pages);
@@ -69,12 +62,10 @@ fn joined_slices_have_the_bytes_of_one_build_or_merge() {
 
 #[test]
 fn slices_of_outgrown_pages_and_lists_are_joined_whichever_pages_they_have() {
-    let whole = with_outgrown_page();
-    let mut bytes = Vec::new();
-    let report = builder_with_outgrown_page().finish(map_id(), &mut bytes).unwrap();
+    let whole = finish(builder_with_outgrown_page());
     for count in 1..=9 {
         let built = slices(count, |slice, sink| builder_with_outgrown_page().finish_slice(map_id(), slice, sink));
-        assert_whole(&built, &(whole.clone(), report), &format!("{count} slices"));
+        assert_whole(&built, &whole, &format!("{count} slices"));
         // Behind a slice with a tail, offsets begin elsewhere.
         let model = model(4, 60, 40, 1);
         assert_whole(&self::built(count, &model, options(24)), &build(&model, options(24)), &format!("{count} slices"));
@@ -99,7 +90,7 @@ fn a_merge_of_a_slice_reads_only_the_pages_of_its_hashes() {
     let model = model(3, 40, 2_000, 0);
     // Pages of other sizes than those of the result.
     let input = build(&model, options(26).with_page_bytes(1 << 12).unwrap()).0;
-    let index = MapIndex::load_any(&input, input.len() as u64).unwrap();
+    let index = index_of(&input);
     let (pages, count, mut all) = (index.pages(), 7, Vec::new());
     slices(count, |slice, sink| {
         let read = Mutex::new(Vec::new());
@@ -107,7 +98,7 @@ fn a_merge_of_a_slice_reads_only_the_pages_of_its_hashes() {
         let page_bytes = index.page_range(0).end;
         let of_range = |range: Range<u64>| {
             read.lock().unwrap().push(range.start / page_bytes);
-            Ok(Cow::Borrowed(&input[range.start as usize..range.end as usize]))
+            reads(&input)(range)
         };
         merge.add(index.clone(), of_range).unwrap();
         let report = merge.finish_slice(map_id(), slice, sink);
@@ -148,37 +139,45 @@ fn slices_that_are_missing_or_come_twice_or_in_another_order_are_refused() {
 fn slices_of_other_maps_files_or_options_are_refused_and_the_message_says_what_differs() {
     let model = model(1, 5, 900, 0);
     let first = built(2, &model, options(24)).swap_remove(0);
-    let refused = |model: &Model, options: MapOptions, id: FileId| {
+    let changed = |change: fn(&mut Model)| {
+        let mut other = model.clone();
+        change(&mut other);
+        builder(&other, options(24))
+    };
+    let filters = Filters::default().with_hasher(sstfilter::KeyHasher::with_seed(1));
+    let mut of_other_hash = MapBuilder::new(&filters, options(24));
+    model.iter().for_each(|(&n, keys)| of_other_hash.add_file(file(n), keys.iter().map(|&key| hash(key)).collect()));
+    let large_pages = options(24).with_page_bytes(1 << 11).unwrap();
+    let others = [
+        (builder(&model, options(24)), file(7), "the map's id"),
+        (builder(&model, options(25)), map_id(), "bits of a hash: expected 24, got 25"),
+        (builder(&model, large_pages), map_id(), "page bits: expected 10, got 11"),
+        (changed(|other| _ = other.insert(99, vec![1])), map_id(), "covered files: expected 5, got 6"),
+        (changed(|other| other.get_mut(&0).unwrap().push(1)), map_id(), "entries: expected"),
+        (
+            changed(|other| {
+                let keys = other.remove(&4).unwrap();
+                other.insert(5, keys);
+            }),
+            map_id(),
+            "the id of a covered file",
+        ),
+        (
+            changed(|other| {
+                let moved = other.get_mut(&0).unwrap().pop().unwrap();
+                other.get_mut(&1).unwrap().push(moved);
+            }),
+            map_id(),
+            "entries of a covered file",
+        ),
+        (of_other_hash, map_id(), "the seed of the hash"),
+    ];
+    for (builder, id, what) in others {
         let mut other = Vec::new();
-        builder(model, options).finish_slice(id, Slice::new(1, 2).unwrap(), &mut other).unwrap();
-        join(&[first.clone(), other]).unwrap_err().to_string()
-    };
-    let says = |error: String, what: &str| {
+        builder.finish_slice(id, Slice::new(1, 2).unwrap(), &mut other).unwrap();
+        let error = join(&[first.clone(), other]).unwrap_err().to_string();
         assert!(error.contains("slice 1/2") && error.contains(what) && error.contains("expected"), "{error}");
-    };
-    says(refused(&model, options(24), file(7)), "the map's id");
-    says(refused(&model, options(25), map_id()), "bits of a hash: expected 24, got 25");
-    says(refused(&model, options(24).with_page_bytes(1 << 11).unwrap(), map_id()), "page bits: expected 10, got 11");
-    let mut others = model.clone();
-    others.insert(99, vec![1]);
-    says(refused(&others, options(24), map_id()), "covered files: expected 5, got 6");
-    let mut others = model.clone();
-    others.get_mut(&0).unwrap().push(1);
-    says(refused(&others, options(24), map_id()), "entries: expected");
-    let mut others = model.clone();
-    let keys = others.remove(&4).unwrap();
-    others.insert(5, keys);
-    says(refused(&others, options(24), map_id()), "the id of a covered file");
-    let mut others = model.clone();
-    let moved = others.get_mut(&0).unwrap().pop().unwrap();
-    others.get_mut(&1).unwrap().push(moved);
-    says(refused(&others, options(24), map_id()), "entries of a covered file");
-    let other = Filters::default().with_hasher(sstfilter::KeyHasher::with_seed(1));
-    let mut foreign = MapBuilder::new(&other, options(24));
-    model.iter().for_each(|(&n, keys)| foreign.add_file(file(n), keys.iter().map(|&key| hash(key)).collect()));
-    let mut bytes = Vec::new();
-    foreign.finish_slice(map_id(), Slice::new(1, 2).unwrap(), &mut bytes).unwrap();
-    says(join(&[first.clone(), bytes]).unwrap_err().to_string(), "the seed of the hash");
+    }
 }
 
 #[test]
@@ -218,20 +217,6 @@ fn after_any_flipped_bit_of_a_slice_no_key_is_lost() {
                 }
             }
         }
-    }
-}
-
-/// The end decides where everything is: each of its bits must count.
-#[test]
-fn every_damaged_bit_and_every_cut_of_the_end_of_a_slice_is_refused() {
-    let slice = built(3, &model(1, 3, 400, 0), options(20)).swap_remove(1);
-    for bit in 8 * (slice.len() - END - 3 * 16)..8 * slice.len() {
-        let mut damaged = slice.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(load_slice(&damaged).is_err(), "bit {bit}");
-    }
-    for cut in 1..slice.len() {
-        assert!(load_slice(&slice[..slice.len() - cut]).is_err() && load_slice(&slice[cut..]).is_err(), "{cut}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Files of random keys, and maps of them.
 
+use core::ops::Range;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -27,6 +28,11 @@ pub(crate) fn map_id() -> FileId {
     file(u64::MAX >> 20)
 }
 
+/// Options with small pages.
+pub(crate) fn options(prefix_bits: u8) -> MapOptions {
+    MapOptions::with_prefix_bits(prefix_bits).unwrap().with_page_bytes(1 << 10).unwrap()
+}
+
 /// The keys of each file, by its number.
 pub(crate) type Model = BTreeMap<u64, Vec<u64>>;
 
@@ -39,8 +45,34 @@ pub(crate) fn model(seed: u64, files: u64, keys: u64, shared: u64) -> Model {
     (0..files).map(|file| (file, (0..keys).map(|number| key(file, number)).collect())).collect()
 }
 
+/// The files of a model whose numbers are in a part.
+pub(crate) fn part_of(model: &Model, is_in: impl Fn(u64) -> bool) -> Model {
+    model.iter().filter(|(number, _)| is_in(**number)).map(|(number, keys)| (*number, keys.clone())).collect()
+}
+
 pub(crate) fn build(model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
-    build_as(map_id(), model, options)
+    finish(builder(model, options))
+}
+
+pub(crate) fn finish(builder: MapBuilder) -> (Vec<u8>, MapReport) {
+    finish_as(map_id(), builder)
+}
+
+pub(crate) fn finish_as(map: FileId, builder: MapBuilder) -> (Vec<u8>, MapReport) {
+    let mut bytes = Vec::new();
+    let report = builder.finish(map, &mut bytes).unwrap();
+    assert_eq!(report.bytes, bytes.len() as u64);
+    (bytes, report)
+}
+
+/// A map of files of `keys` keys, of which the first `hot` are in all of them.
+pub(crate) fn map_of(files: Range<u64>, keys: u64, hot: u64, options: MapOptions) -> (Vec<u8>, MapReport) {
+    let mut builder = MapBuilder::new(&Filters::default(), options);
+    for number in files {
+        let own = (hot..keys).map(|key| mix(number << 32 | key) | 1 << 63);
+        builder.add_file(file(number), (0..hot).chain(own).map(hash).collect());
+    }
+    finish(builder)
 }
 
 pub(crate) fn builder(model: &Model, options: MapOptions) -> MapBuilder {
@@ -51,24 +83,25 @@ pub(crate) fn builder(model: &Model, options: MapOptions) -> MapBuilder {
     builder
 }
 
-pub(crate) fn build_as(map: FileId, model: &Model, options: MapOptions) -> (Vec<u8>, MapReport) {
-    let mut bytes = Vec::new();
-    let report = builder(model, options).finish(map, &mut bytes).unwrap();
-    assert_eq!(report.bytes, bytes.len() as u64);
-    (bytes, report)
-}
-
 pub(crate) fn load(bytes: &[u8]) -> FileMap<&[u8]> {
     let map = FileMap::load(bytes, &Filters::default(), map_id()).unwrap();
     assert_eq!(map.index().map_bytes(), bytes.len() as u64);
     map
 }
 
+/// Reads of a map in memory.
+pub(crate) fn reads<'a>(bytes: &'a [u8]) -> impl Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Copy + Sync {
+    |range| Ok(Cow::Borrowed(bytes.get(range.start as usize..range.end as usize).unwrap()))
+}
+
+/// The index of a map in memory, whichever its id and hash.
+pub(crate) fn index_of(bytes: &[u8]) -> MapIndex {
+    MapIndex::load_any(bytes, bytes.len() as u64).unwrap()
+}
+
 /// Adds a map in memory to a merge, with the files for which `keep` is true.
 pub(crate) fn add<'a>(merge: &mut MapMerge<'a>, bytes: &'a [u8], keep: impl FnMut(FileId) -> bool) {
-    let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
-    let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
-    merge.add_some(index, read, keep).unwrap();
+    merge.add_some(index_of(bytes), reads(bytes), keep).unwrap();
 }
 
 /// A merge of whole maps.
@@ -94,8 +127,7 @@ pub(crate) fn load_slice(bytes: &[u8]) -> Result<SliceIndex, MapError> {
 pub(crate) fn join(slices: &[Vec<u8>]) -> io::Result<(Vec<u8>, MapReport)> {
     let mut join = MapJoin::new();
     for slice in slices {
-        let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&slice[range.start as usize..range.end as usize]));
-        join.add(load_slice(slice)?, read)?;
+        join.add(load_slice(slice)?, reads(slice))?;
     }
     let mut bytes = Vec::new();
     let report = join.finish(&mut bytes)?;
@@ -118,10 +150,7 @@ pub(crate) fn check_all(map: &FileMap<impl AsRef<[u8]>>, model: &Model) -> u64 {
 
 /// The candidates of a hash; all files if they are unknown.
 pub(crate) fn candidates(map: &FileMap<impl AsRef<[u8]>>, hash: KeyHash) -> Vec<usize> {
-    match map.candidates(hash) {
-        MapAnswer::Only(ids) => ids.map(LocalId::index).collect(),
-        MapAnswer::All => (0..map.index().files().len()).collect(),
-    }
+    ids(map.candidates(hash)).unwrap_or_else(|| (0..map.index().files().len()).collect())
 }
 
 /// The bytes that a read returns.

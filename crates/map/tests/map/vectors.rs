@@ -4,6 +4,7 @@ use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{FileMap, MapAnswer, MapBuilder, MapOptions, WriteId, Writes};
 
 use crate::json::{Value, vectors};
+use crate::support::finish_as;
 
 fn keys(vector: &Value, file: &Value) -> Vec<Vec<u8>> {
     let own = file.number("first")..file.number("first") + file.number("count");
@@ -29,8 +30,8 @@ fn maps_have_the_bytes_of_the_vectors() {
                 builder.add_writes(Writes::new(first, last).unwrap(), hashes);
             }
         }
-        let (map, mut bytes) = (FileId::from_fingerprint(vector.hex("map")), Vec::new());
-        builder.finish(map, &mut bytes).unwrap();
+        let map = FileId::from_fingerprint(vector.hex("map"));
+        let (bytes, _) = finish_as(map, builder);
         assert_eq!(bytes.len() as u64, vector.number("bytes"), "{vector}");
         assert_eq!(u64::from(crc32c::crc32c(&bytes)), vector.hex("crc32c"), "{vector}");
         let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
@@ -57,9 +58,9 @@ fn a_map_with_an_overflowed_line_has_the_bytes_of_the_vector() {
         };
         let mut builder = MapBuilder::new(&filters, options);
         (1..=files).for_each(|file| builder.add_file(FileId::from_fingerprint(file), hashes(file)));
-        let (map, mut bytes) = (FileId::from_fingerprint(vector.hex("map")), Vec::new());
-        assert!(builder.finish(map, &mut bytes).unwrap().overflowed_lines > 0);
-        let loaded = FileMap::load(&bytes[..], &filters, map).unwrap();
+        let (bytes, report) = finish_as(FileId::from_fingerprint(vector.hex("map")), builder);
+        assert!(report.overflowed_lines > 0);
+        let loaded = FileMap::load_any(&bytes[..]).unwrap();
         let is_unknown = |hash: &KeyHash| matches!(loaded.candidates(*hash), MapAnswer::All);
         let absent = (0..1_000).map(|number| filters.hash(format!("absent-{number:06}").as_bytes()));
         let unknown =

@@ -1,24 +1,16 @@
 //! Verification, page by page. The failure guarded against: a page that a faulty writer sealed with a right checksum
 //! passes for sound, and hides keys.
 
-use std::borrow::Cow;
-
-use sstfilter_map::{MapError, MapIndex, MapOptions, MapVerification};
+use sstfilter_map::{MapError, MapVerification};
 
 use crate::effort;
-use crate::support::{Model, build, merge, model};
+use crate::support::{Model, build, index_of, merge, model, options, reads};
 
 const PAGE_BYTES: usize = 1 << 10;
 
-fn options() -> MapOptions {
-    MapOptions::with_prefix_bits(24).unwrap().with_page_bytes(PAGE_BYTES as u32).unwrap()
-}
-
 pub(crate) fn verify(bytes: &[u8]) -> (MapVerification, Vec<MapError>) {
-    let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
     let mut problems = Vec::new();
-    let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
-    let found = index.verify(read, |problem| problems.push(problem)).unwrap();
+    let found = index_of(bytes).verify(reads(bytes), |problem| problems.push(problem)).unwrap();
     (found, problems)
 }
 
@@ -32,7 +24,7 @@ pub(crate) fn crowded() -> Model {
 #[test]
 fn sound_maps_have_no_problem_and_the_numbers_of_their_report() {
     for model in [model(7, 1, 1, 0), model(7, 5, 0, 0), model(7, 60, 300, 0), model(7, 60, 300, 3), crowded()] {
-        let (bytes, report) = build(&model, options());
+        let (bytes, report) = build(&model, options(24));
         let (found, problems) = verify(&bytes);
         assert_eq!(problems, []);
         assert_eq!(
@@ -41,13 +33,19 @@ fn sound_maps_have_no_problem_and_the_numbers_of_their_report() {
         );
         assert_eq!((found.damaged_pages, found.unknown_pages), (0, 0));
     }
-    let (_, report) = build(&crowded(), options());
+    let (_, report) = build(&crowded(), options(24));
     assert!(report.lists > 0 && report.outgrown_pages > 0, "{report:?}");
+}
+
+/// Makes the checksum of the first page hold.
+fn seal_first_page(map: &mut [u8]) {
+    let (covered, checksum) = map[..PAGE_BYTES].split_last_chunk_mut().unwrap();
+    *checksum = crc32c::crc32c(covered).to_le_bytes();
 }
 
 #[test]
 fn wrong_fields_and_ranks_are_found_although_the_checksum_is_right() {
-    let (bytes, report) = build(&model(9, 60, 100, 0), options());
+    let (bytes, report) = build(&model(9, 60, 100, 0), options(24));
     assert!(report.pages > 3 && report.outgrown_pages == 0);
     let page = &bytes[..PAGE_BYTES];
     let [fields, lines] = [page[PAGE_BYTES - 32..].first_chunk::<4>(), bytes.last_chunk::<60>().unwrap().first_chunk()]
@@ -58,8 +56,7 @@ fn wrong_fields_and_ranks_are_found_although_the_checksum_is_right() {
     for bit in in_fields.chain(in_ranks).step_by(effort::strides(1, 61)) {
         let mut forged = bytes.clone();
         forged[bit / 8] ^= 1 << (bit % 8);
-        let (covered, checksum) = forged[..PAGE_BYTES].split_last_chunk_mut().unwrap();
-        *checksum = crc32c::crc32c(covered).to_le_bytes();
+        seal_first_page(&mut forged);
         let (_, problems) = verify(&forged);
         assert!(!problems.is_empty(), "bit {bit}");
     }
@@ -69,23 +66,22 @@ fn wrong_fields_and_ranks_are_found_although_the_checksum_is_right() {
 // promise: file-maps
 #[test]
 fn an_emptied_line_is_found_although_the_checksum_is_right() {
-    let (mut forged, _) = build(&model(9, 60, 100, 0), options());
+    let (mut forged, _) = build(&model(9, 60, 100, 0), options(24));
     let lines = u32::from_le_bytes(*forged.last_chunk::<60>().unwrap().first_chunk().unwrap()) as usize;
     // All but the rank, in the last line: no later line shows that entries are missing.
     let last = &mut forged[lines * 64 - 64..lines * 64 - 4];
     assert_ne!(last, [0; 60]);
     last.fill(0);
-    let (covered, checksum) = forged[..PAGE_BYTES].split_last_chunk_mut().unwrap();
-    *checksum = crc32c::crc32c(covered).to_le_bytes();
+    seal_first_page(&mut forged);
     let (found, problems) = verify(&forged);
     assert_eq!((found.damaged_pages, problems.len()), (1, 1));
 }
 
 #[test]
 fn unknown_pages_are_counted_and_are_no_damage() {
-    let (mut bytes, _) = build(&model(10, 20, 300, 0), options());
+    let (mut bytes, _) = build(&model(10, 20, 300, 0), options(24));
     bytes[100] ^= 1;
-    let (merged, report) = merge(&[&bytes], options());
+    let (merged, report) = merge(&[&bytes], options(24));
     let (found, problems) = verify(&merged);
     assert_eq!(problems, []);
     assert!(found.unknown_pages > 0 && found.unknown_pages == report.unknown_pages);

@@ -1,18 +1,13 @@
 //! Forged maps, whose checksums hold: they are loaded, probed and merged within memory that their size explains.
 
-use std::borrow::Cow;
 use std::io;
 
-use sstfilter_map::{FileMap, MapIndex, MapMerge, MapOptions};
+use sstfilter_map::{FileMap, MapIndex, MapMerge};
 
 use crate::allocator::{alone, measure};
 use crate::effort;
 use crate::forge::{self, Forged, Random};
-use crate::support::{build, candidates_by_reads, hash, map_id, model};
-
-fn options(bits: u8) -> MapOptions {
-    MapOptions::with_prefix_bits(bits).unwrap().with_page_bytes(1 << 10).unwrap()
-}
+use crate::support::{build, candidates_by_reads, hash, map_id, model, options, reads};
 
 /// Loads, probes and merges a map, if it can be loaded. Returns the peak of loading, and of merging.
 fn peaks(bytes: &[u8], bits: u8) -> (usize, usize) {
@@ -28,8 +23,7 @@ fn peaks(bytes: &[u8], bits: u8) -> (usize, usize) {
     }
     let ((), merging) = measure(|| {
         let mut merge = MapMerge::new(options(bits));
-        let read = |range: core::ops::Range<u64>| Ok(Cow::Borrowed(&bytes[range.start as usize..range.end as usize]));
-        if merge.add(index, read).is_ok() {
+        if merge.add(index, reads(bytes)).is_ok() {
             drop(merge.finish(map_id(), &mut io::sink()));
         }
     });

@@ -5,23 +5,11 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use sstfilter::{FalsePositiveRate, Filters};
-use sstfilter_map::{MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, MapReport, Slice};
+use sstfilter::FalsePositiveRate;
+use sstfilter_map::{MapIndex, MapJoin, MapMerge, MapOptions, MapReport, Slice};
 
 use crate::allocator::{alone, measure};
-use crate::support::{file, hash, map_id, mix};
-
-/// A map of files `first..first + files` of `keys` keys each, of which the first `hot` are in all files.
-fn map_of(first: u64, files: u64, keys: u64, hot: u64, options: MapOptions) -> Vec<u8> {
-    let mut builder = MapBuilder::new(&Filters::default(), options);
-    for number in first..first + files {
-        let own = (hot..keys).map(|key| mix(number << 32 | key) | 1 << 63);
-        builder.add_file(file(number), (0..hot).chain(own).map(hash).collect());
-    }
-    let mut bytes = Vec::new();
-    builder.finish(map_id(), &mut bytes).unwrap();
-    bytes
-}
+use crate::support::{index_of, map_id, map_of};
 
 /// What a merge read from one map.
 struct Reads {
@@ -33,7 +21,7 @@ struct Reads {
 
 impl Reads {
     fn of(bytes: &[u8]) -> Self {
-        let index = MapIndex::load_any(bytes, bytes.len() as u64).unwrap();
+        let index = index_of(bytes);
         let of_page = (0..index.pages()).map(|_| AtomicU32::new(0)).collect();
         Self { index, of_page, of_tail: Mutex::default() }
     }
@@ -74,7 +62,7 @@ fn a_merge_of_eight_maps_streams() {
         for keys in [20_000, 80_000] {
             let options = MapOptions::for_entries(80 * keys, FalsePositiveRate::ONE_PERCENT).unwrap();
             let options = options.with_threads(threads);
-            let maps: Vec<_> = (0..8).map(|map| map_of(10 * map, 10, keys, 0, options)).collect();
+            let maps: Vec<_> = (0..8).map(|map| map_of(10 * map..10 * map + 10, keys, 0, options).0).collect();
             let (report, peak, reads) = merge(&maps, options);
             let counts: Vec<u32> =
                 reads.iter().flat_map(|reads| &reads.of_page).map(|count| count.load(Relaxed)).collect();
@@ -102,7 +90,7 @@ fn a_merge_reads_lists_one_by_one_and_an_outgrown_page_at_once() {
     let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT).unwrap();
     // Lists of 40 files are in the maps; keys of 20 files of each map are in 160 of the result.
     for (files, lists_of_inputs) in [(40, 50), (20, 0)] {
-        let maps: Vec<_> = (0..8).map(|map| map_of(files * map, files, 500, 50, options)).collect();
+        let maps: Vec<_> = (0..8).map(|map| map_of(files * map..files * (map + 1), 500, 50, options).0).collect();
         let (report, _, reads) = merge(&maps, options);
         assert_eq!(report.lists, 50);
         for reads in reads {
@@ -119,7 +107,7 @@ fn a_join_reads_each_byte_once_and_holds_a_chunk_and_the_tail() {
     let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT).unwrap();
     // Without lists, and with 2,000 of 50 bytes each.
     for hot in [0, 2_000] {
-        let map = map_of(0, 40, 160_000, hot, options);
+        let map = map_of(0..40, 160_000, hot, options).0;
         let slices: Vec<_> = (0..4)
             .map(|number| {
                 let (mut slice, mut merge) = (Vec::new(), MapMerge::new(options));

@@ -12,6 +12,7 @@ use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 use crate::common;
 use crate::common::cases::BLOCKS;
 use crate::common::effort;
+use crate::common::parts::Parts;
 use crate::ranges::{self, RANGES, RangeCase};
 
 /// Asserts that the bytes do not load.
@@ -79,54 +80,20 @@ fn a_filter_of_another_kind_file_hash_or_extractor_is_not_used_for_ranges() {
     }
 }
 
-/// A decoded block, which can be changed and sealed again with valid checksums.
-struct Forged {
-    payload: Vec<u8>,
-    params: Vec<u32>,
-    trailer: [u8; 32],
-}
-
-impl Forged {
-    /// Decodes a block that is not bound to a file.
-    fn of(block: &[u8]) -> Self {
-        let (rest, trailer) = block.split_last_chunk().unwrap();
-        let (payload, params) = rest.split_at(rest.len() - usize::from(trailer[24] >> 4) * 4);
-        let params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        Self { payload: payload.to_vec(), params, trailer: *trailer }
-    }
-
-    fn seal(&self) -> Vec<u8> {
-        let mut trailer = self.trailer;
-        trailer[8..12].copy_from_slice(&u32::try_from(self.payload.len() / 8).unwrap().to_le_bytes());
-        trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
-        trailer[24] = u8::try_from(self.params.len()).unwrap() << 4 | trailer[24] & 15;
-        let mut block = self.payload.clone();
-        self.params.iter().for_each(|word| block.extend(word.to_le_bytes()));
-        block.extend(&trailer[..28]);
-        let sum = crc32c::crc32c(&block[self.payload.len()..]);
-        block.extend(sum.to_le_bytes());
-        block
-    }
-
-    fn set_keys(&mut self, keys: u64) {
-        self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
-    }
-
-    /// Resizes the payload to the length in its parameters, unless that is too long.
-    fn fit_payload(&mut self) {
-        let field = |number: usize| u64::from(self.params.get(number).copied().unwrap_or(0));
-        let [map, low_bits, ..] = self.params.first().copied().unwrap_or(0).to_le_bytes();
-        let (lines, codes) = (field(2), field(3));
-        let bytes = if map == 3 {
-            // A line and its segment (64 + 16 bytes), the low bits with their padding, and the tails.
-            lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
-        } else {
-            lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
-        };
-        // Longer payloads are refused for their length, which needs no memory.
-        if bytes <= 1 << 16 {
-            self.payload.resize(usize::try_from(bytes).unwrap(), 0xa5);
-        }
+/// Resizes the payload to the length in its parameters, unless that is too long.
+fn fit_payload(forged: &mut Parts) {
+    let field = |number: usize| u64::from(forged.params.get(number).copied().unwrap_or(0));
+    let [map, low_bits, ..] = forged.params.first().copied().unwrap_or(0).to_le_bytes();
+    let (lines, codes) = (field(2), field(3));
+    let bytes = if map == 3 {
+        // A line and its segment (64 + 16 bytes), the low bits with their padding, and the tails.
+        lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
+    } else {
+        lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
+    };
+    // Longer payloads are refused for their length, which needs no memory.
+    if bytes <= 1 << 16 {
+        forged.payload.resize(usize::try_from(bytes).unwrap(), 0xa5);
     }
 }
 
@@ -185,7 +152,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
         let sound = case.read();
         let opened = common::on_all_cores(600 / effort::sample(4), |turn| {
-            let mut forged = Forged::of(&sound);
+            let mut forged = Parts::of_block(&sound);
             let words = forged.payload.len() / 4;
             for change in 0..=turn % 40 {
                 let seed = (turn * 64 + change) as u64;
@@ -197,7 +164,7 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
         assert!(opened.iter().all(|&is_open| is_open), "{}: opening does not look at the payload", case.name);
         // Empty lines, full ones, and lines in which counts and bits contradict each other.
         for byte in [0, 0xff, 0x80, 0x55] {
-            let mut forged = Forged::of(&sound);
+            let mut forged = Parts::of_block(&sound);
             forged.payload.fill(byte);
             assert!(query_all(case, &forged.seal()), "{}: {byte:#x}", case.name);
         }
@@ -211,7 +178,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
         let sound = case.read();
         let of_turn = common::on_all_cores(2_000 / effort::sample(4), |turn| {
-            let mut forged = Forged::of(&sound);
+            let mut forged = Parts::of_block(&sound);
             let seed = (turn as u64) << 8;
             if turn % 5 == 0 {
                 forged.set_keys(u64::from(edgy(seed ^ 9)) << (turn % 9));
@@ -231,7 +198,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
             }
             // Otherwise, most blocks would be refused for the length of their payload.
             if turn % 3 != 0 {
-                forged.fit_payload();
+                fit_payload(&mut forged);
             }
             query_all(case, &forged.seal())
         });
@@ -244,7 +211,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
 fn too_few_or_too_many_parameter_words_are_refused() {
     for case in RANGES.iter().filter(|case| case.file_number.is_none()) {
         for words in (0..=15).filter(|&words| words != 7) {
-            let mut forged = Forged::of(&case.read());
+            let mut forged = Parts::of_block(&case.read());
             forged.params.resize(words, 0);
             assert!(!query_all(case, &forged.seal()), "{}: {words} parameter words", case.name);
         }
