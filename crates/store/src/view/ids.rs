@@ -1,4 +1,4 @@
-//! Ensures that no two files of a view have the same id.
+//! The ids of the files of a view, each of which one file has.
 
 use std::sync::Arc;
 

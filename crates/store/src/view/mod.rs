@@ -1,4 +1,4 @@
-//! The files of a store at one time.
+//! The files of a store at one time, and the edits that make the next view of one.
 
 use core::fmt;
 use std::collections::BTreeMap;
