@@ -1,5 +1,5 @@
-//! What is known of an open file: which of its filters can be used (one of another hash cannot), and what lookups counted,
-//! false positives included.
+//! What is known of an open file: which of its filters can be used (one of another hash cannot), and what lookups
+//! counted, false positives included.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -24,8 +24,8 @@ use crate::view::FilterView;
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns the files that may contain a key in `range`, by their bounds and, with the feature `ranges`, their range
-    /// filters: the newest level first, and at level 0 the newest file first. A range has no direction, so it serves backward scans, too;
-    /// [`lower_bound`](ScanCandidate::lower_bound) helps forward scans only.
+    /// filters: the newest level first, and at level 0 the newest file first. A range has no direction, so it serves
+    /// backward scans, too; [`lower_bound`](ScanCandidate::lower_bound) helps forward scans only.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, ScanRange::new(range.into()), None)
     }

@@ -168,12 +168,9 @@ impl<'a, F> Visit<'a, F> {
     /// Takes the next file, and probes its filter if it is outside of the group. Returns its slot and the answer.
     #[inline]
     pub(super) fn next(&mut self, config: &Arc<Config>, key: &mut SearchKey<'a>) -> Option<(usize, Answer)> {
-        if self.left == 0 {
-            return None;
-        }
+        let place = bits_of(self.left).next()?;
         let group = self.chunk.core.group.as_ref();
         let ungrouped = self.group(config).map_or(u64::MAX, |group| group.ungrouped);
-        let place = self.left.trailing_zeros() as usize;
         let state = self.chunk.core.files.get(place)?;
         self.left &= self.left - 1;
         let answer = if ungrouped >> place & 1 == 1 {
