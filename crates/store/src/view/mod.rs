@@ -43,9 +43,9 @@ mod writes;
 ///
 /// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
 /// smallest and largest keys. Lower level numbers are newer. An engine with a single list of files in the order of
-/// their age uses only level 0. So does a tiered engine: the age of a file is `run << 32 | position`, where a merged run
-/// has the number of its newest part. A level for each run would make lookups ever slower, because a level that has lost
-/// its files stays, with its counts.
+/// their age uses only level 0. So does a tiered engine: the age of a file is `run << 32 | position`, where a merged
+/// run has the number of its newest part. A level for each run would make lookups ever slower, because a level that
+/// has lost its files stays, with its counts.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// The levels that have files, or had files that counted something, in the order of their numbers.
