@@ -89,6 +89,12 @@ impl Forged {
         handle
     }
 
+    /// Writes an index of no blocks, the metaindex and the footer.
+    fn finish_without_data(&mut self, properties: &[u8]) {
+        let index = self.block(&Entries::default().seal());
+        self.finish(&index, properties);
+    }
+
     /// Writes the metaindex and the footer.
     fn finish(&mut self, index: &[u8], properties: &[u8]) {
         let mut entries = Entries::default();
@@ -228,8 +234,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
 
         let mut forged = Forged::default();
         let properties = forged.hole(vast(sum), sum);
-        let index = forged.block(&Entries::default().seal());
-        forged.finish(&index, &properties);
+        forged.finish_without_data(&properties);
         let path = forged.write(directory.path());
         let message = refused_at_little_cost("properties", || open(&path));
         assert!(message.contains("damaged"), "{message}");
@@ -237,8 +242,7 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
         let mut forged = Forged::default();
         // Longer than any properties block: refused without a read.
         let properties = forged.hole(VAST * 2, sum);
-        let index = forged.block(&Entries::default().seal());
-        forged.finish(&index, &properties);
+        forged.finish_without_data(&properties);
         let path = forged.write(directory.path());
         let message = refused_at_little_cost("properties", || open(&path));
         assert!(message.contains("at most 4429185024 bytes"), "{message}");
@@ -256,8 +260,7 @@ fn a_hollow_filter_of_three_gib_is_not_used_and_takes_no_memory() {
         forged.hole(vast(0), 0);
         let claims = Properties { filter: Some((vast(0), sum)), ..Properties::default() };
         let properties = forged.block(&claims.entries().seal());
-        let index = forged.block(&Entries::default().seal());
-        forged.finish(&index, &properties);
+        forged.finish_without_data(&properties);
         let path = forged.write(directory.path());
         let (table, peak) = measure(|| open(&path).unwrap());
         assert!(table.filter_problem().is_some() && peak <= FEW, "{peak} bytes held");
@@ -336,8 +339,7 @@ fn property_names_are_not_copied_though_they_share_their_bytes_or_are_many() {
 fn table_of(properties: Entries) -> Bytes {
     let mut forged = Forged::default();
     let properties = forged.block(&properties.seal());
-    let index = forged.block(&Entries::default().seal());
-    forged.finish(&index, &properties);
+    forged.finish_without_data(&properties);
     forged.bytes()
 }
 

@@ -120,49 +120,6 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     assert_eq!(budget.stats().used_bytes, 0);
 }
 
-/// Returns 70 tables of every form, newest first, each with every seventh entry from its number on.
-fn mixed_tables(budget: &FilterBudget) -> Vec<Table> {
-    let (plain, budgeted) = (TableOptions::default(), TableOptions::default().with_filter_budget(budget.clone()));
-    let forms = [
-        (TableOptions::default(), &plain),
-        (options(PartitionCut::KeyRange), &plain),
-        (TableOptions::default(), &budgeted),
-        (options(PartitionCut::HashRange), &budgeted),
-        (TableOptions::default().without_filter(), &plain),
-    ];
-    let of_form = |(number, (write, read)): (u32, &(TableOptions, &TableOptions))| {
-        let write = write.clone().with_table_id(u128::from(number).to_le_bytes());
-        let entries = (number..4_000).step_by(7).map(|entry| (key(entry), Some(number.to_le_bytes().into())));
-        open(&bytes_of(&entries.collect(), &write), read)
-    };
-    (0..).zip(forms.iter().cycle().take(70)).map(of_form).collect()
-}
-
-#[test]
-fn a_table_whose_own_filter_is_negative_is_not_counted_as_touched_and_reads_nothing() {
-    let set = crate::set_of(mixed_tables(&FilterBudget::unlimited()));
-    let absent: Vec<Vec<u8>> = (70..3_900).map(|entry| [&key(entry)[..], b"?"].concat()).collect();
-    // Every form, except the one without a filter, is negative for most keys.
-    for is_batch in [false, true] {
-        let (asked, before) = (set.snapshot().view().lookups(), set.stats());
-        for chunk in absent.chunks(32) {
-            let refs: Vec<&[u8]> = chunk.iter().map(Vec::as_slice).collect();
-            if is_batch {
-                assert!(set.multi_get(&refs).into_iter().all(|got| got.unwrap().is_none()));
-            } else {
-                assert!(refs.into_iter().all(|key| set.get(key).unwrap().is_none()));
-            }
-        }
-        let after = set.stats();
-        let lookups = set.snapshot().view().lookups() - asked;
-        assert_eq!(lookups, absent.len() as u64);
-        let touched = after.filters.searched - before.filters.searched;
-        let reads = after.data_block_reads - before.data_block_reads;
-        assert!(touched >= lookups * 14 && touched < lookups * 16, "{touched} of {lookups} lookups in 70 tables");
-        assert_eq!(touched, reads);
-    }
-}
-
 #[test]
 fn the_layout_and_the_summary_count_every_byte_of_the_filter() {
     for cut in CUTS {

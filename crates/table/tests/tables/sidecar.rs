@@ -150,22 +150,6 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
 }
 
 #[test]
-fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor_tombstone() {
-    let bytes = table(1, 3_000, b"value");
-    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
-    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON));
-    assert!(table.sidecar_problem().is_none() && table.stats().sidecar_problems == 0);
-    assert!(table.uses_sidecar());
-    assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
-    let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
-    // At 8 bits per key, well below 5 % are false positives.
-    assert!(absent > 1_900, "{absent} of 2000 absent keys");
-    let report = table.verify().unwrap();
-    assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 3_000 });
-    assert_eq!(report.filter, report.sidecar);
-}
-
-#[test]
 fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     let bytes = table(1, 100, b"value");
     let files = Arc::new(Files { contents: [(TABLE.into(), bytes.clone())].into(), ..Files::default() });
@@ -258,33 +242,6 @@ fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_anoth
             other => panic!("{other}"),
         }
     }
-}
-
-#[test]
-fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key() {
-    let bytes = table(1, 2_000, b"value");
-    let opened = || {
-        let place = Place::with_sidecar(&bytes, &sidecar_of(&bytes));
-        let table = place.open();
-        assert!(table.uses_sidecar());
-        (place, table)
-    };
-    let (place, table) = opened();
-    std::fs::remove_file(&place.sidecar).unwrap();
-    assert_no_key_is_lost(&table, 2_000, "vanished");
-    assert!(matches!(table.verify(), Err(TableError::Io { .. })));
-
-    let (place, table) = opened();
-    // The same id, as if the table had been rewritten with more keys.
-    std::fs::write(&place.sidecar, sidecar_of(&self::table(1, 1_000, b"value"))).unwrap();
-    assert_no_key_is_lost(&table, 2_000, "replaced by a stale one");
-    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
-
-    let (_place, table) = opened();
-    table.write_sidecar(&TableOptions::default()).unwrap();
-    assert_no_key_is_lost(&table, 2_000, "replaced by a good one");
-    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON), "the one that was loaded");
-    table.verify().unwrap();
 }
 
 #[test]
