@@ -48,7 +48,7 @@ impl Builder {
         Self {
             inner,
             add: Box::new(|inner, key| inner.add_key(key)),
-            finish: Box::new(|inner| inner.finish()),
+            finish: Box::new(BlockBuilder::finish),
             estimate: None,
         }
     }

@@ -80,10 +80,10 @@ fn reseal(bytes: &mut [u8], block: Range<usize>, parents: &[Range<usize>]) {
 
 /// Returns the handle of the sealed block at `block`: offset, length, checksum.
 fn handle_at(bytes: &[u8], block: &Range<usize>) -> Vec<u8> {
-    [varint(block.start), varint(block.len() - 4), bytes[block.end - 4..block.end].to_vec()].concat()
+    [varint(block.start as u64), varint(block.len() as u64 - 4), bytes[block.end - 4..block.end].to_vec()].concat()
 }
 
-fn varint(mut number: usize) -> Vec<u8> {
+fn varint(mut number: u64) -> Vec<u8> {
     let mut out = vec![];
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
