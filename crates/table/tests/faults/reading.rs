@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use sstfilter_store::{FilterBudget, ResidencyReason};
+use sstfilter_store::{FilterBudget, FilterProblem, ResidencyReason};
 use sstfilter_table::{Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::disk::{Disk, EIO, Fault, Op};
@@ -99,7 +99,6 @@ fn at_every_operation(disk: impl Fn() -> Disk, read: impl Fn(&Disk, Fault)) -> u
 }
 
 // promise: whole-tables
-// promise: damage
 #[test]
 fn whichever_read_of_a_table_fails_the_error_names_the_file_and_the_next_read_is_right() {
     let expected = entries(0, 60, 20);
@@ -158,6 +157,26 @@ fn a_length_that_is_not_the_files_own_is_refused_when_the_table_is_opened() {
         assert_eq!(disk.befallen(), Some(Op::Length));
         Table::open(PATH, &read_options(&disk)).unwrap().verify().unwrap();
     }
+}
+
+// promise: damage
+#[test]
+fn a_filter_that_cannot_be_read_when_its_table_is_opened_is_done_without_and_the_problem_shows() {
+    let expected = entries(0, 60, 20);
+    let disk = Disk::with_files(&[(PATH, &bytes_of(&expected))]);
+    // The file is opened, its length, footer, metaindex and properties are read, and then the filter.
+    disk.plan(5, Fault::Once(EIO));
+    let table = Table::open(PATH, &read_options(&disk).without_sidecars()).unwrap();
+    assert_eq!(disk.befallen(), Some(Op::Read));
+    let problem = table.filter_problem().unwrap();
+    assert!(matches!(&problem, TableError::Filter { source: FilterProblem::Unreadable { .. }, .. }), "{problem}");
+    assert!(problem.to_string().contains(PATH), "{problem}");
+    for key in asked(&expected) {
+        assert_eq!(table.get(&key).unwrap(), lookup_of(&expected, &key));
+    }
+    assert!(table.stats().filters.filter.unusable > 10);
+    let set = TableSet::new([(0, table)]).unwrap().snapshot();
+    assert!(set.tables(0).all(|table| table.filter_problem().is_some()), "a set does not forget it");
 }
 
 /// Three tables with overlapping ranges, newest first.
