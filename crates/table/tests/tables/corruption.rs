@@ -240,6 +240,7 @@ fn a_damaged_newer_table_of_a_set_is_an_error_and_not_an_older_value() {
     let stats = set.stats().filters;
     let counts = (set.snapshot().view().lookups(), stats.searched, stats.skipped_by_bounds + stats.filter.negatives);
     assert_eq!(counts, (2, 2, 0), "the older one is not counted");
+    assert_eq!(stats.filter.true_positives, 0, "nobody knows whether the key was there");
 }
 
 /// The description shows that the hash is the writer's: the filter is at fault, not the reader.
