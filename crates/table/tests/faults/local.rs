@@ -5,15 +5,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bytes::Bytes;
-use sstfilter_table::{Lookup, Table, TableError, TableOptions, TableWriter};
+use sstfilter_table::{Table, TableError, TableOptions, TableWriter};
 use tempfile::TempDir;
 
-use super::tables::{Entries, bytes_of, contents, entries, expect_io, options, write};
+use super::tables::{Entries, bytes_of, contents, entries, expect_io, lookup_of, options, write};
 
 const ENOSPC: i32 = 28;
 const EMFILE: i32 = 24;
@@ -49,19 +48,16 @@ fn open(path: &Path) -> Result<Table, TableError> {
     Table::open(path, &TableOptions::default())
 }
 
-/// Checks that every key is found with its value, or that its read fails.
+/// Checks that every key is found with its value, or that its read fails. Returns the number of failures.
 fn check_no_wrong_answer(table: &Table, entries: &Entries) -> usize {
-    let lookup = |value: &Option<Vec<u8>>| {
-        value.as_ref().map_or(Lookup::Deleted, |value| Lookup::Found(Bytes::copy_from_slice(value)))
-    };
-    let failed = entries.iter().filter(|(key, value)| match table.get(key) {
-        Ok(found) => {
-            assert_eq!(found, lookup(value));
-            false
+    let mut failed = 0;
+    for (key, _) in entries {
+        match table.get(key) {
+            Ok(found) => assert_eq!(found, lookup_of(entries, key)),
+            Err(_) => failed += 1,
         }
-        Err(_) => true,
-    });
-    failed.count()
+    }
+    failed
 }
 
 fn temporary_files(directory: &Path) -> usize {
@@ -108,12 +104,7 @@ fn a_table_overwritten_while_open_gives_errors_or_what_it_had_in_memory() {
     table.get(&place.entries[0].0).unwrap();
     // The file of another table with the same keys and the same offsets of blocks.
     let other: Entries = place.entries.iter().map(|(key, value)| (key.clone(), value.clone().map(flipped))).collect();
-    let mut writer = TableWriter::create(place.join("other"), &options()).unwrap();
-    other.iter().for_each(|(key, value)| match value {
-        Some(value) => writer.add(key, value).unwrap(),
-        None => writer.delete(key).unwrap(),
-    });
-    writer.finish().unwrap();
+    write(&options(), &place.join("other"), &other).unwrap();
     let bytes = fs::read(place.join("other")).unwrap();
     OpenOptions::new().write(true).open(&place.path).unwrap().write_all_at(&bytes, 0).unwrap();
     assert!(check_no_wrong_answer(&table, &place.entries) > 0);
@@ -172,6 +163,15 @@ fn links_to_tables_are_read_and_a_new_table_replaces_the_link() {
     assert_eq!(contents(&open(&link).unwrap()).unwrap(), newest);
     assert_eq!(contents(&place.open()).unwrap(), place.entries);
     assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn a_table_has_the_permissions_of_any_other_new_file() {
+    let place = Place::new();
+    TableWriter::create(place.join("2.sst"), &options()).unwrap().finish().unwrap();
+    fs::write(place.join("other"), b"").unwrap();
+    let mode = |name| fs::metadata(place.join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("2.sst"), mode("other"));
 }
 
 #[test]

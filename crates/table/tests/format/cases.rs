@@ -92,12 +92,7 @@ impl TableCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        self.build_as(self.table_id, &|number| self.value(number))
-    }
-
-    /// Builds a table of the same keys with other values or another id.
-    pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
-        let options = TableOptions::default().with_table_id(table_id);
+        let options = TableOptions::default().with_table_id(self.table_id);
         let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());
         let options = match self.policy {
             Some(policy) => options.with_policy(Arc::new(policy.make())),
@@ -111,7 +106,7 @@ impl TableCase {
         };
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         for number in 0..self.entries {
-            match value(number) {
+            match self.value(number) {
                 Some(value) => builder.add(&key(number), &value).unwrap(),
                 None => builder.delete(&key(number)).unwrap(),
             }

@@ -3,7 +3,6 @@
 //! its filter, so that the key is lost although every checksum matches. Or the engine's code reports impossible
 //! numbers, and arithmetic with them ends the writer.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,12 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use sstfilter::{
-    BlockBuilder, BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterPolicy, FixedPolicy, KeyExtractor,
-    KeyHash, KeyHasher,
-};
+use sstfilter::{BlockBuilder, BuildContext, BuildReport, FallbackReason, KeyHasher};
 use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
+
+use crate::callers::{Builder, Extractor, Policy};
 
 const KEYS: u32 = 1_000;
 
@@ -36,20 +34,6 @@ impl Fuse {
     }
 }
 
-#[derive(Debug)]
-struct PanickingExtractor(Fuse);
-
-impl KeyExtractor for PanickingExtractor {
-    fn name(&self) -> &'static str {
-        "whole"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        self.0.burn();
-        Some(Cow::Borrowed(key))
-    }
-}
-
 /// The call that panics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -61,63 +45,15 @@ enum Call {
     Finish,
 }
 
-#[derive(Debug)]
-struct PanickingPolicy(Call, Fuse);
-
-impl FilterPolicy for PanickingPolicy {
-    fn name(&self) -> &'static str {
-        "panicking"
-    }
-
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        if self.0 == Call::Builder {
-            self.1.burn();
-        }
-        let inner = FixedPolicy::default().builder(context);
-        Some(Box::new(PanickingBuilder { call: self.0, fuse: self.1.clone(), inner }))
-    }
-}
-
-#[derive(Debug)]
-struct PanickingBuilder {
-    call: Call,
-    fuse: Fuse,
-    inner: Box<dyn BlockBuilder>,
-}
-
-impl BlockBuilder for PanickingBuilder {
-    fn add_key(&mut self, key: &[u8]) {
-        if self.call == Call::AddKey {
-            self.fuse.burn();
-        }
-        self.inner.add_key(key);
-        if self.call == Call::AddKeyLate {
-            self.fuse.burn();
-        }
-    }
-
-    fn add_hash(&mut self, hash: KeyHash) {
-        self.inner.add_hash(hash);
-    }
-
-    fn estimated_bytes(&self) -> u64 {
-        self.inner.estimated_bytes()
-    }
-
-    fn finish(self: Box<Self>) -> BuiltFilter {
-        if self.call == Call::Finish {
-            self.fuse.burn();
-        }
-        self.inner.finish()
-    }
-}
-
 /// Options with which `call` panics once, after `calls` successful calls.
 fn options(call: Call, calls: u32) -> TableOptions {
     let fuse = Fuse::after(calls);
     let options = TableOptions::default().with_block_bytes(256).unwrap();
     match call {
-        Call::Extract => options.with_extractor(Arc::new(PanickingExtractor(fuse))),
+        Call::Extract => options.with_extractor(Extractor::new("whole", move |key| {
+            fuse.burn();
+            Some(key)
+        })),
         Call::Hash => {
             let hasher = KeyHasher::custom(1, move |key| {
                 fuse.burn();
@@ -125,8 +61,28 @@ fn options(call: Call, calls: u32) -> TableOptions {
             });
             options.with_context(BuildContext::new(&hasher))
         }
-        _ => options.with_policy(Arc::new(PanickingPolicy(call, fuse))),
+        _ => options.with_policy(Policy::of(move |context| Some(panicking(call, &fuse, context)))),
     }
+}
+
+fn panicking(call: Call, fuse: &Fuse, context: &BuildContext) -> Builder {
+    let (added, finished) = (fuse.clone(), fuse.clone());
+    let burn_if = move |fuse: &Fuse, burning| {
+        if call == burning {
+            fuse.burn();
+        }
+    };
+    burn_if(fuse, Call::Builder);
+    Builder::new(context)
+        .adding(move |inner, key| {
+            burn_if(&added, Call::AddKey);
+            inner.add_key(key);
+            burn_if(&added, Call::AddKeyLate);
+        })
+        .finishing(move |inner| {
+            burn_if(&finished, Call::Finish);
+            inner.finish()
+        })
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -159,14 +115,18 @@ fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &st
     assert!(matches!(result, Err(TableError::Poisoned)), "{what}: expected a poisoned builder, got {result:?}");
 }
 
-const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate];
+fn files_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).unwrap().count()
+}
 
 // promise: no-false-negatives
 // promise: documented-use
 // misuse: panicking-hash
 #[test]
-fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
-    for call in ADDING {
+fn a_builder_or_writer_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("000001.sst");
+    for call in [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate] {
         // The first key, one in the middle, and each around the end of a data block.
         for calls in (0..40).chain([500, KEYS - 1]) {
             let what = format!("{call:?} after {calls} calls");
@@ -177,29 +137,12 @@ fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
             assert_poisoned(&builder.delete(b"zebra"), &what);
             assert_poisoned(&builder.finish().map(drop), &what);
         }
-    }
-}
-
-fn files_in(directory: &Path) -> usize {
-    std::fs::read_dir(directory).unwrap().count()
-}
-
-// promise: no-false-negatives
-// promise: documented-use
-#[test]
-fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("000001.sst");
-    for call in ADDING {
-        for calls in [0, 500] {
-            let what = format!("{call:?} after {calls} calls");
-            let mut writer = TableWriter::create(&path, &options(call, calls)).unwrap();
-            let (panics, after) = add_all(|key| writer.delete(key));
-            assert_eq!(panics, 1, "{what}");
-            after.iter().for_each(|result| assert_poisoned(result, &what));
-            assert_poisoned(&writer.finish(), &what);
-            assert_eq!(files_in(directory.path()), 0, "{what}");
-        }
+        let mut writer = TableWriter::create(&path, &options(call, 500)).unwrap();
+        let (panics, after) = add_all(|key| writer.delete(key));
+        assert_eq!(panics, 1, "{call:?}");
+        after.iter().for_each(|result| assert_poisoned(result, "writer"));
+        assert_poisoned(&writer.finish(), "writer");
+        assert_eq!(files_in(directory.path()), 0, "{call:?}");
     }
 }
 
@@ -212,7 +155,6 @@ fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
     assert!(caught(|| writer.add(b"key", b"value")).is_none(), "the policy is called with the first key");
     assert_poisoned(&writer.add(b"later", b"value"), "begun");
     assert_poisoned(&writer.finish(), "begun");
-    assert_eq!(files_in(directory.path()), 0);
     let mut writer = TableWriter::create(&path, &options(Call::Finish, 0)).unwrap();
     writer.add(b"key", b"value").unwrap();
     assert!(caught(|| writer.finish()).is_none());
@@ -222,7 +164,7 @@ fn a_panic_while_the_filter_is_begun_or_finished_leaves_no_table() {
     let mut builder = TableBuilder::new(&mut sink, &options(Call::Finish, 0)).unwrap();
     builder.add(b"key", b"value").unwrap();
     assert!(caught(|| builder.finish().map(drop)).is_none());
-    assert!(Table::open_source(bytes::Bytes::from(sink), &sstfilter_table::TableOptions::default()).is_err());
+    assert!(Table::open_source(bytes::Bytes::from(sink), &TableOptions::default()).is_err());
 }
 
 /// Panics in its second write.
@@ -253,47 +195,19 @@ fn a_builder_whose_sink_panicked_finishes_no_table() {
 /// A field of a report.
 type Field = fn(&mut BuildReport) -> &mut u64;
 
-/// A user-defined policy whose builders claim a number of bytes or keys, regardless of what they build.
-#[derive(Debug)]
-struct Boastful(Field, u64);
-
-#[derive(Debug)]
-struct BoastfulBuilder(Field, u64, Box<dyn BlockBuilder>);
-
-impl FilterPolicy for Boastful {
-    fn name(&self) -> &'static str {
-        "boastful"
-    }
-
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        Some(Box::new(BoastfulBuilder(self.0, self.1, FixedPolicy::default().builder(context))))
-    }
-}
-
-impl BlockBuilder for BoastfulBuilder {
-    fn add_key(&mut self, key: &[u8]) {
-        self.2.add_key(key);
-    }
-
-    fn add_hash(&mut self, hash: KeyHash) {
-        self.2.add_hash(hash);
-    }
-
-    fn estimated_bytes(&self) -> u64 {
-        self.1
-    }
-
-    fn finish(self: Box<Self>) -> BuiltFilter {
-        let mut built = self.2.finish();
-        *(self.0)(&mut built.report) = self.1;
-        built
-    }
-}
-
-/// Builds a table of 3,000 keys with such a policy, and checks that every key is found. Returns the estimated bytes,
-/// the filter's report, and whether the table has a filter.
+/// Builds a table of 3,000 keys with a policy whose builders claim a number of bytes or keys, regardless of what they
+/// build, and checks that every key is found. Returns the estimated bytes, the filter's report, and whether the table
+/// has a filter.
 fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64, BuildReport, bool) {
-    let options = options.clone().with_policy(Arc::new(Boastful(field, claim)));
+    let boastful = move |context: &BuildContext| {
+        let claiming = move |inner: Box<dyn BlockBuilder>| {
+            let mut built = inner.finish();
+            *field(&mut built.report) = claim;
+            built
+        };
+        Some(Builder::new(context).estimating(claim).finishing(claiming))
+    };
+    let options = options.clone().with_policy(Policy::of(boastful));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     (0..3_000).for_each(|number| builder.add(&key(number), b"value").unwrap());
     let estimate = builder.estimated_bytes();

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{BlockError, FallbackReason, FixedPolicy, KeyHash, KindId, KindRegistry};
-use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions};
+use sstfilter_table::{FilterVerdict, Lookup, TableOptions};
+
+use crate::{of_keys, open, sidecar};
 
 /// A filter kind that stores the hashes, 8 bytes each.
 #[derive(Debug)]
@@ -43,28 +44,22 @@ impl UserKind for Hashes {
 }
 
 /// Encodes numbers as keys of the same order.
-fn bytes_of(key: u32) -> Vec<u8> {
+fn key_of(key: u32) -> Vec<u8> {
     format!("{key:04}").into_bytes()
 }
 
 #[test]
 fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
-    let policy = FixedPolicy::user_defined(Hashes).unwrap();
-    let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_policy(Arc::new(policy))).unwrap();
-    for key in (0..1_000_u32).step_by(2) {
-        builder.add(&bytes_of(key), b"value").unwrap();
-    }
-    let bytes = Bytes::from(builder.finish().unwrap().0);
-
+    let options = TableOptions::default().with_policy(Arc::new(FixedPolicy::user_defined(Hashes).unwrap()));
+    let bytes = crate::bytes_of(&of_keys((0..1_000).step_by(2).map(key_of)), &options);
     let kinds = KindRegistry::default().with_kind(Hashes).unwrap();
-    let open = |options: &TableOptions| Table::open_source(bytes.clone(), options).unwrap();
-    let known = open(&TableOptions::default().with_kinds(kinds));
-    let unknown = open(&TableOptions::default());
+    let known = open(&bytes, &TableOptions::default().with_kinds(kinds));
+    let unknown = open(&bytes, &TableOptions::default());
     assert!(known.filter_problem().is_none() && unknown.filter_problem().is_some());
     for key in 0..999_u32 {
-        let found = known.get(&bytes_of(key)).unwrap();
+        let found = known.get(&key_of(key)).unwrap();
         assert_eq!(found == Lookup::Absent, key % 2 == 1);
-        assert_eq!(found, unknown.get(&bytes_of(key)).unwrap());
+        assert_eq!(found, unknown.get(&key_of(key)).unwrap());
     }
     assert_eq!((known.stats().filters.filter.negatives, known.stats().filters.filter.true_positives), (499, 500));
     assert_eq!((unknown.stats().filters.filter.negatives, unknown.stats().filters.filter.unusable), (0, 999));
@@ -72,13 +67,12 @@ fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
     assert!(matches!(unknown.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
 
     let set = crate::set_of(vec![known]);
-    assert!((0..999_u32).all(|key| set.get(&bytes_of(key)).unwrap().is_some() == (key % 2 == 0)));
+    assert!((0..999_u32).all(|key| set.get(&key_of(key)).unwrap().is_some() == (key % 2 == 0)));
     assert_eq!(set.stats().filters.filter.negatives, 499);
 
     // A sidecar of a kind that the reader does not know is no damage.
-    let policy = Arc::new(FixedPolicy::user_defined(Hashes).unwrap());
-    let sidecar = crate::sidecar::built(&bytes, &TableOptions::default(), &TableOptions::default().with_policy(policy));
-    let table = crate::sidecar::open(&crate::sidecar::files(&bytes, sidecar), TableOptions::default());
+    let sidecar = sidecar::built(&bytes, &TableOptions::default(), &options);
+    let table = sidecar::open(&sidecar::files(&bytes, sidecar), TableOptions::default());
     assert!(!table.uses_sidecar() && table.sidecar_problem().is_some());
     assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
 }

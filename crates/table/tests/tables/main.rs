@@ -13,52 +13,64 @@ mod container;
 #[path = "../../../store/tests/store/engine.rs"]
 mod engine;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot, TableSummary};
 
 mod block_cache;
 mod caller_panics;
-#[path = "../format/cases.rs"]
-mod cases;
+mod callers;
 mod corruption;
 mod damage;
 mod errors;
-mod flipped_bits;
 mod key_parts;
 mod kinds;
 mod matrix;
 mod model;
 mod partitions;
-mod prefix_lookup;
 mod prefix_scan;
 mod ranges;
 mod reports;
 mod roundtrip;
 mod salvage;
-mod same_as_an_engine;
 mod secret_seed;
-mod set;
 mod sidecar;
 mod sidecar_partitions;
 mod skipped_reads;
 mod snapshots;
+mod sources;
 mod threads;
 mod writer_faults;
 
-/// Builds a table of these keys, each with its value or a tombstone.
-fn built<'a, V: AsRef<[u8]> + 'a>(
-    entries: impl IntoIterator<Item = (&'a Vec<u8>, &'a Option<V>)>,
-    options: &TableOptions,
-) -> (Vec<u8>, TableSummary) {
+/// Values by key; `None` is a tombstone.
+type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Returns entries of these keys, all with the same value.
+fn of_keys(keys: impl IntoIterator<Item = impl Into<Vec<u8>>>) -> Entries {
+    keys.into_iter().map(|key| (key.into(), Some(b"value".to_vec()))).collect()
+}
+
+/// Builds a table in memory.
+fn built(entries: &Entries, options: &TableOptions) -> (Bytes, TableSummary) {
     let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
     for (key, value) in entries {
         match value {
-            Some(value) => builder.add(key, value.as_ref()).unwrap(),
+            Some(value) => builder.add(key, value).unwrap(),
             None => builder.delete(key).unwrap(),
         }
     }
-    builder.finish().unwrap()
+    let (bytes, summary) = builder.finish().unwrap();
+    (bytes.into(), summary)
+}
+
+fn bytes_of(entries: &Entries, options: &TableOptions) -> Bytes {
+    built(entries, options).0
+}
+
+fn open(bytes: &Bytes, options: &TableOptions) -> Table {
+    Table::open_source(bytes.clone(), options).unwrap()
 }
 
 /// Returns a set of tables, which are listed from the newest to the oldest.

@@ -3,7 +3,6 @@
 //! used; a scan fails because of a filter that it does not need; a scan reads tables that the filter excludes, or that
 //! are beyond its end.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,15 +15,12 @@ use sstfilter::{
 };
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionOptions, ViewEdit};
-use sstfilter_table::{
-    FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary,
-};
+use sstfilter_table::{FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet, TableSnapshot};
 
+use crate::callers::Extractor;
 use crate::common::effort;
 use crate::engine::AddNewest;
-
-/// Contents of a table: keys with values or tombstones.
-type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+use crate::{Entries, built, bytes_of, of_keys};
 
 fn ordered() -> RangePolicy {
     RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap()
@@ -52,13 +48,8 @@ fn options(policy: impl Into<Option<RangePolicy>>) -> TableOptions {
     }
 }
 
-fn build(entries: &Entries, options: &TableOptions) -> (Bytes, TableSummary) {
-    let (bytes, summary) = crate::built(entries, options);
-    (bytes.into(), summary)
-}
-
 fn open(entries: &Entries, policy: impl Into<Option<RangePolicy>>) -> Table {
-    Table::open_source(build(entries, &options(policy)).0, &reading()).unwrap()
+    crate::open(&bytes_of(entries, &options(policy)), &reading())
 }
 
 fn key(group: u32, number: u32) -> Vec<u8> {
@@ -67,14 +58,9 @@ fn key(group: u32, number: u32) -> Vec<u8> {
     key
 }
 
-/// Returns entries of these keys, all with the same value.
-fn entries(keys: impl IntoIterator<Item = Vec<u8>>) -> Entries {
-    keys.into_iter().map(|key| (key, Some(b"value".to_vec()))).collect()
-}
-
 /// Returns every `step`th of `numbers` in each group, from an offset that depends on the group.
 fn spread(numbers: std::ops::Range<u32>, step: usize) -> Entries {
-    entries((0..4).flat_map(|group| numbers.clone().skip(group as usize).step_by(step).map(move |at| key(group, at))))
+    of_keys((0..4).flat_map(|group| numbers.clone().skip(group as usize).step_by(step).map(move |at| key(group, at))))
 }
 
 /// Returns the merged contents of all tables, which are newest first.
@@ -158,30 +144,6 @@ fn ends() -> Vec<Vec<u8>> {
     near.into_iter().flatten().chain(others.map(<[u8]>::to_vec)).collect()
 }
 
-// promise: range-filters
-#[test]
-fn scans_agree_with_a_map_for_all_bounds_with_either_map_without_and_with_all_of_them_mixed() {
-    let held = overlapping();
-    let (all_ordered, all_bounded) = ([Some(ordered()), Some(ordered())], [Some(bounded()), Some(bounded())]);
-    let policies = [&all_ordered[..], &all_bounded, &[None], &[None, Some(ordered()), Some(bounded())]];
-    for policies in policies {
-        let tables = held.iter().zip(policies.iter().cycle()).map(|(entries, policy)| open(entries, policy.clone()));
-        check(&crate::set_of(tables.collect()).snapshot(), &held, &ends());
-    }
-}
-
-#[test]
-fn keys_of_all_lengths_are_scanned_like_those_of_one() {
-    let texts = ["", "a", "a\0", "aa", "ab", "abc", "abcdefghijklmnop", "abcdefghijklmnoq", "b", "\u{7f}", "zz"];
-    let all = entries(texts.map(|text| text.as_bytes().to_vec()));
-    let ends: Vec<_> =
-        texts.iter().flat_map(|text| [text.to_string(), format!("{text}\0"), format!("{text}m")]).collect();
-    let ends: Vec<_> = ends.into_iter().map(String::into_bytes).chain([vec![0xff], vec![0xff; 3]]).collect();
-    for policy in [ordered(), bounded()] {
-        check(&crate::set_of(vec![open(&all, policy)]).snapshot(), std::slice::from_ref(&all), &ends);
-    }
-}
-
 #[test]
 fn sets_of_several_levels_scan_ranges_as_lists_do() {
     let held = overlapping();
@@ -189,7 +151,7 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
     for entries in held.iter().rev() {
         edit = edit.add_newest(0, Arc::new(open(entries, ordered())));
     }
-    let below = entries((0..300).map(|number| key(1, number * 3)));
+    let below = of_keys((0..300).map(|number| key(1, number * 3)));
     let mut levels = held.clone();
     levels.push(below.clone());
     for half in below.iter().collect::<Vec<_>>().chunks(10) {
@@ -217,7 +179,7 @@ fn sets_of_several_levels_scan_ranges_as_lists_do() {
 #[test]
 fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
-        let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
+        let held = |table: u32| of_keys((0..40).map(|group| key(group << 24, 100 + table)));
         let set = crate::set_of((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
         // Halfway between two groups.
         let from = 5 << 24 | 1 << 23;
@@ -237,7 +199,7 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
     // All tables have the same first and last key; between them, each has its own range.
     let table = |number: u32| {
         let stretch = (0..200).map(|at| key(10 + number, at * 1_000));
-        entries(stretch.chain([key(0, 0), key(100, 0)]))
+        of_keys(stretch.chain([key(0, 0), key(100, 0)]))
     };
     let reads = |policy: Option<RangePolicy>| {
         let tables = (0..40).rev().map(|number| open(&table(number), policy.clone()));
@@ -283,18 +245,10 @@ fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
     assert_eq!(outcomes().0, 1, "not probed where an end of the table is in the range");
 }
 
-/// Returns a table with both filters or only the range filter, and the range filter's bytes.
-fn with_range_filter(options: &TableOptions) -> (Entries, Bytes, std::ops::Range<usize>) {
-    let held = spread(0..1_000_000, 9_973);
-    let (bytes, summary) = build(&held, options);
-    let table = Table::open_source(bytes.clone(), &reading()).unwrap();
-    let region = table.region(TablePart::RangeFilter).unwrap();
-    assert_eq!((region.start % 64, region.end - region.start), (0, summary.range_filter_bytes));
-    (held, bytes, usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap())
-}
-
 #[test]
 fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_end_to_end() {
+    let held = spread(0..1_000_000, 9_973);
+    let keys = held.len() as u64;
     let base = options(ordered());
     let kinds = [
         base.clone(),
@@ -302,8 +256,10 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         base.clone().with_partitioned_filter(PartitionOptions::default()),
     ];
     for (number, options) in kinds.into_iter().enumerate() {
-        let (held, bytes, _) = with_range_filter(&options);
-        let table = Table::open_source(bytes.clone(), &reading()).unwrap();
+        let (bytes, summary) = built(&held, &options);
+        let table = crate::open(&bytes, &reading());
+        let region = table.region(TablePart::RangeFilter).unwrap();
+        assert_eq!((region.start % 64, region.end - region.start), (0, summary.range_filter_bytes));
         assert!(table.range_filter_problem().is_none() && table.filter_problem().is_none());
         assert_eq!(table.properties().filters.sections().len() == 2, number != 1);
         let mut end = 0;
@@ -313,30 +269,18 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         }
         assert_eq!(end, bytes.len() as u64);
         let report = table.verify().unwrap();
-        let keys = held.len() as u64;
         assert_eq!(report.range_filter, FilterVerdict::ContainsAll { keys });
         assert_eq!(report.filter == FilterVerdict::None, number == 1);
         assert_eq!(table.properties().filters.range_extractor(), None);
-        let named = Table::open_source(build(&held, &self::options(bounded())).0, &reading()).unwrap();
-        assert_eq!(named.properties().filters.range_extractor(), Some("fixed-prefix:4"));
         assert!(table.stats().bytes_read > 0 && held.keys().all(|key| table.may_contain_key(key)));
         // A reader that only does lookups is not affected.
-        let plain = Table::open_source(bytes, &TableOptions::default().without_filter()).unwrap();
+        let plain = crate::open(&bytes, &TableOptions::default().without_filter());
         assert!(plain.filters().range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
     }
-}
-
-#[test]
-fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
-    let held = spread(0..1_000, 7);
-    let id = [7; 16];
-    let (with, summary) = build(&held, &options(ordered()).with_table_id(id));
-    let (without, none) = build(&held, &options(None).with_table_id(id));
-    assert!(with.len() > without.len() && summary.range_filter.is_some());
-    assert!(none.range_filter.is_none() && none.range_filter_bytes == 0);
-    let table = Table::open_source(without, &reading()).unwrap();
-    assert!(table.filters().range_filter().is_none() && table.properties().range_filter_missing.is_none());
-    assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
+    assert_eq!(open(&held, bounded()).properties().filters.range_extractor(), Some("fixed-prefix:4"));
+    let without = open(&held, None);
+    assert!(without.filters().range_filter().is_none() && without.properties().range_filter_missing.is_none());
+    assert_eq!(without.verify().unwrap().range_filter, FilterVerdict::None);
 }
 
 #[test]
@@ -344,71 +288,45 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     let held = spread(0..1_000_000, 9_973);
     let seeded = options(bounded()).with_context(BuildContext::new(&KeyHasher::with_seed(5)));
     let wrong = [
-        (build(&held, &options(bounded())).0, TableOptions::default()),
-        (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(FixedPrefix::new(3)))),
-        (build(&held, &options(bounded())).0, reading().with_range_extractor(Arc::new(DelimitedPrefix::new(0)))),
-        (build(&held, &options(bounded())).0, reading().with_hasher(KeyHasher::with_seed(6))),
-        (build(&held, &seeded).0, reading().with_hasher(KeyHasher::with_seed(6))),
+        (options(bounded()), TableOptions::default()),
+        (options(bounded()), reading().with_range_extractor(Arc::new(FixedPrefix::new(3)))),
+        (options(bounded()), reading().with_range_extractor(Arc::new(DelimitedPrefix::new(0)))),
+        (options(bounded()), reading().with_hasher(KeyHasher::with_seed(6))),
+        (seeded.clone(), reading().with_hasher(KeyHasher::with_seed(6))),
     ];
-    for (number, (bytes, options)) in wrong.into_iter().enumerate() {
-        let table = Table::open_source(bytes.clone(), &options).unwrap();
+    for (number, (write, read)) in wrong.into_iter().enumerate() {
+        let bytes = bytes_of(&held, &write);
+        let table = crate::open(&bytes, &read);
         assert!(table.range_filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{number}");
         assert!(table.filters().may_contain_range(&key(1, 100_001)..&key(1, 100_002)));
-        assert_eq!(table.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
-        assert_eq!(table.stats().filters.ranges.unusable, 2);
+        assert_eq!(table.stats().filters.ranges.unusable, 1);
         assert_eq!(table.range(..).count(), held.len());
         assert!(matches!(table.verify().unwrap().range_filter, FilterVerdict::NotProbed { .. }));
-        assert!(Table::open_source(bytes.clone(), &options.reject_foreign_filters()).is_err(), "{number}");
+        assert!(Table::open_source(bytes, &read.reject_foreign_filters()).is_err(), "{number}");
     }
-    let table = Table::open_source(build(&held, &seeded).0, &reading().reject_foreign_filters()).unwrap();
+    let table = crate::open(&bytes_of(&held, &seeded), &reading().reject_foreign_filters());
     assert!(table.range_filter_problem().is_none());
     // Ordered codes use neither hash nor extractor.
-    let options = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
-    let table = Table::open_source(build(&held, &self::options(ordered())).0, &options).unwrap();
+    let other_hash = TableOptions::default().with_hasher(KeyHasher::with_seed(6));
+    let table = crate::open(&bytes_of(&held, &options(ordered())), &other_hash);
     assert!(table.range_filter_problem().is_none() && table.filter_problem().is_some());
-}
-
-/// An extractor that breaks its promise: a longer key has another part.
-#[derive(Debug)]
-struct Unstable;
-
-impl KeyExtractor for Unstable {
-    fn name(&self) -> &'static str {
-        "unstable"
-    }
-
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        key.get(..key.len() / 2).map(Cow::Borrowed)
-    }
-
-    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        self.extract(prefix)
-    }
 }
 
 #[test]
 fn a_table_without_the_range_filter_it_was_to_have_says_why() {
-    let units = RangeUnits::integer(4).unwrap().with_prefix(Arc::new(Unstable));
+    // It breaks its promise: a longer key has another part.
+    let unstable = Extractor::of_prefixes("unstable", |key| key.get(..key.len() / 2));
+    let units = RangeUnits::integer(4).unwrap().with_prefix(unstable);
     let policy = RangePolicy::hashed(units, 64, FalsePositiveRate::ONE_PERCENT).unwrap();
     let held = spread(0..1_000, 7);
-    let (bytes, summary) = build(&held, &options(Some(policy)));
+    let (bytes, summary) = built(&held, &options(Some(policy)));
     let report = summary.range_filter.unwrap();
     assert_eq!((report.reason, report.used, summary.range_filter_bytes), (FallbackReason::UnstableExtractor, None, 0));
-    let table = Table::open_source(bytes, &reading()).unwrap();
+    let table = crate::open(&bytes, &reading());
     assert_eq!(table.properties().range_filter_missing.as_deref(), Some("unstable key extractor"));
     assert!(table.filters().range_filter().is_none() && table.region(TablePart::RangeFilter).is_none());
     assert_eq!(table.range(..).count(), held.len());
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
-}
-
-#[test]
-fn a_table_of_no_entries_has_no_key_in_any_range() {
-    for policy in [Some(ordered()), Some(bounded()), None] {
-        let table = open(&Entries::new(), policy);
-        assert!(!table.filters().may_contain_range(..) && table.range(..).next().is_none());
-        table.verify().unwrap();
-        assert_eq!(crate::set_of(vec![table]).snapshot().range(..).count(), 0);
-    }
 }
 
 fn any_entries() -> impl Strategy<Value = Entries> {

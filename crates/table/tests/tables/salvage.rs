@@ -9,11 +9,10 @@ use bytes::Bytes;
 use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{FilterVerdict, Table, TableError, TableOptions, TablePart, VerifyReport};
 
+use crate::Entries;
 use crate::common::effort;
 use crate::common::random::Random;
 use crate::damage::data_blocks;
-
-type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 const ID: u8 = 7;
 
@@ -23,11 +22,11 @@ fn options(block_bytes: u32, restart_interval: u32) -> TableOptions {
 }
 
 fn build(entries: &Entries, options: &TableOptions) -> Vec<u8> {
-    crate::built(entries, options).0
+    crate::bytes_of(entries, options).into()
 }
 
 fn open(bytes: &[u8]) -> Table {
-    Table::open_source(Bytes::copy_from_slice(bytes), &TableOptions::default()).unwrap()
+    crate::open(&Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
 /// Returns the range of a part of the table.

@@ -1,18 +1,16 @@
-//! Secret hash seeds, and readers with a wrong one. The failures guarded against: a store is opened with a wrong secret
-//! after a restore or a configuration change, nothing fails, and every lookup reads every table. Or worse, the wrong
-//! secret goes undetected, and present keys read as absent.
+//! Hashes and extractors that are not the writer's although they seem so, and readers that insist on the right ones. The
+//! failures guarded against: a store is opened with a wrong secret or a changed function, and present keys read as
+//! absent; or nothing fails, and every lookup reads every table. `matrix` covers hashes of other identities.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, SecretSeed};
-use sstfilter_store::{FilterBudget, FilterProblem};
-use sstfilter_table::{
-    FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
-};
+use sstfilter::{BlockError, BuildContext, KeyHash, KeyHasher, SecretSeed};
+use sstfilter_store::FilterProblem;
+use sstfilter_table::{FilterVerdict, Lookup, Table, TableError, TableOptions, TablePart, TableSet};
+
+use crate::callers::Extractor;
+use crate::{Entries, bytes_of, of_keys, open};
 
 const KEYS: u32 = 2_000;
 
@@ -20,16 +18,13 @@ fn name(key: u32) -> Vec<u8> {
     format!("user:{key:06}").into_bytes()
 }
 
-/// Builds a table of the keys with all numbers below [`KEYS`].
-fn table(hasher: &KeyHasher) -> Bytes {
-    let options = TableOptions::default().with_context(BuildContext::new(hasher));
-    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-    (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
-    Bytes::from(builder.finish().unwrap().0)
+fn entries() -> Entries {
+    of_keys((0..KEYS).map(name))
 }
 
-fn open(bytes: &Bytes, options: &TableOptions) -> Result<Table, TableError> {
-    Table::open_source(bytes.clone(), options)
+/// Builds a table of the keys with all numbers below [`KEYS`].
+fn table(hasher: &KeyHasher) -> Bytes {
+    bytes_of(&entries(), &TableOptions::default().with_context(BuildContext::new(hasher)))
 }
 
 fn reading(hasher: &KeyHasher) -> TableOptions {
@@ -42,6 +37,13 @@ fn assert_all_found(table: &Table) {
     }
 }
 
+/// Asserts that a set of these tables finds all keys, and returns it.
+fn set_with_all(tables: impl Into<Vec<Table>>) -> TableSet {
+    let set = crate::set_of(tables.into());
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+    set
+}
+
 /// Returns two seeds with the same fingerprint: among 2^17 seeds, about two have one.
 fn seeds_with_one_fingerprint() -> [SecretSeed; 2] {
     let mut seen = HashMap::new();
@@ -51,62 +53,45 @@ fn seeds_with_one_fingerprint() -> [SecretSeed; 2] {
         .map(SecretSeed::from)
 }
 
-#[test]
-fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
-    let (built, other) = (SecretSeed::from(42), SecretSeed::from(43));
-    let bytes = table(&KeyHasher::with_secret_seed(built.clone()));
-
-    let table = open(&bytes, &reading(&KeyHasher::with_secret_seed(other.clone()))).unwrap();
-    let problem = table.filter_problem().unwrap().to_string();
-    let expected = format!(
-        "built with another secret seed (fingerprint {:#010x}, the reader's is {:#010x})",
-        built.fingerprint(),
-        other.fingerprint()
-    );
-    assert!(problem.contains(&expected), "{problem}");
-    assert_all_found(&table);
-    assert_eq!((table.stats().filters.filter.unusable, table.stats().filters.filter.negatives), (u64::from(KEYS), 0));
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
-    assert!(reason.contains(&expected), "{reason}");
-
-    let seedless = open(&bytes, &TableOptions::default()).unwrap();
-    let problem = seedless.filter_problem().unwrap().to_string();
-    assert!(problem.contains("built with a secret seed (fingerprint 0xca1a2710), but the reader's hash is"));
-    assert_all_found(&seedless);
+fn is_of_another_hash(error: &TableError) -> bool {
+    matches!(error, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. })
 }
 
 #[test]
-fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
+fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own_and_damaged_ones() {
     let (hasher, seed) = KeyHasher::random_secret().unwrap();
     let (other, _) = KeyHasher::random_secret().unwrap();
     let bytes = table(&hasher);
     for wrong in [reading(&other), TableOptions::default(), reading(&KeyHasher::with_seed(7))] {
-        let refused = open(&bytes, &wrong.reject_foreign_filters()).unwrap_err();
-        assert!(
-            matches!(
-                &refused,
-                TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }
-            ),
-            "{refused}"
-        );
+        let refused = Table::open_source(bytes.clone(), &wrong.reject_foreign_filters()).unwrap_err();
+        assert!(is_of_another_hash(&refused), "{refused}");
     }
     let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(seed.to_bytes()));
-    let table = open(&bytes, &reading(&again).reject_foreign_filters()).unwrap();
+    let strict = reading(&again).reject_foreign_filters();
+    let table = open(&bytes, &strict);
     assert!(table.filter_problem().is_none());
+    assert_all_found(&table);
+
+    let mut damaged = bytes.to_vec();
+    damaged[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
+    let table = open(&damaged.into(), &strict);
+    let problem = table.filter_problem().unwrap();
+    assert!(matches!(&problem, TableError::Filter { .. }) && !problem.is_foreign_filter(), "{problem}");
     assert_all_found(&table);
 }
 
 #[test]
-fn a_strict_reader_still_opens_a_table_whose_filter_is_damaged() {
-    let hasher = KeyHasher::with_secret_seed(42);
-    let bytes = table(&hasher);
-    let filter = open(&bytes, &reading(&hasher)).unwrap().region(TablePart::Filter).unwrap();
-    let mut damaged = bytes.to_vec();
-    damaged[usize::try_from(filter.start).unwrap()] ^= 1;
-    let table = open(&Bytes::from(damaged), &reading(&hasher).reject_foreign_filters()).unwrap();
-    let problem = table.filter_problem().unwrap();
-    assert!(matches!(&problem, TableError::Filter { .. }) && !problem.is_foreign_filter(), "{problem}");
-    assert_all_found(&table);
+fn a_filter_of_another_secret_says_both_fingerprints() {
+    let [built, other] = [42, 43].map(SecretSeed::from);
+    let table = open(
+        &table(&KeyHasher::with_secret_seed(built.clone())),
+        &reading(&KeyHasher::with_secret_seed(other.clone())),
+    );
+    let [built, other] = [built, other].map(|seed| format!("{:#010x}", seed.fingerprint()));
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
+    for text in [table.filter_problem().unwrap().to_string(), reason] {
+        assert!(text.contains(&built) && text.contains(&other), "{text}");
+    }
 }
 
 #[test]
@@ -117,14 +102,11 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
         std::fs::write(&path, table(&KeyHasher::with_seed(seed))).unwrap();
         path
     });
+    let strict = TableOptions::default().reject_foreign_filters();
     assert!(TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default()).is_ok());
-    let refused =
-        TableSet::open((0..).zip(paths.iter().rev()), &TableOptions::default().reject_foreign_filters()).unwrap_err();
-    assert!(
-        matches!(refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }),
-        "{refused}"
-    );
-    assert!(TableSet::open([(0, &paths[0])], &TableOptions::default().reject_foreign_filters()).is_ok());
+    let refused = TableSet::open((0..).zip(paths.iter().rev()), &strict).unwrap_err();
+    assert!(is_of_another_hash(&refused), "{refused}");
+    assert!(TableSet::open([(0, &paths[0])], &strict).is_ok());
 }
 
 /// One wrong secret in 2^32 has the right one's fingerprint.
@@ -136,25 +118,20 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert_eq!(built.identity(), wrong.identity());
     let bytes = table(&built);
 
-    let table = open(&bytes, &reading(&wrong)).unwrap();
-    let problem = table.filter_problem().unwrap();
-    assert!(matches!(problem, TableError::Filter { source: FilterProblem::ReaderChanged { .. }, .. }), "{problem}");
+    let table = open(&bytes, &reading(&wrong));
+    assert_is_found_out(&table, "another secret");
     assert_all_found(&table);
-    assert!(problem.is_foreign_filter());
-    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was probed") };
-    assert!(reason.contains("a secret seed, a hash or an extractor was changed"), "{reason}");
-    assert!(open(&bytes, &reading(&wrong).reject_foreign_filters()).is_err());
+    assert!(table.filter_problem().unwrap().is_foreign_filter());
+    assert!(matches!(table.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
+    assert!(Table::open_source(bytes.clone(), &reading(&wrong).reject_foreign_filters()).is_err());
 
-    let set = crate::set_of(vec![table]);
+    let set = set_with_all([table]);
     assert!(crate::tables_of(&set)[0].filter_problem().is_some());
-    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     // The set does not probe the older table's filter with the newest table's hasher, although both have the same
     // identity.
-    let mixed = [&wrong, &built].map(|hasher| open(&self::table(&built), &reading(hasher)).unwrap());
-    let set = crate::set_of(mixed.into());
+    let set = set_with_all([&wrong, &built].map(|hasher| open(&self::table(&built), &reading(hasher))));
     let tables = crate::tables_of(&set);
     assert!(tables[0].filter_problem().is_some() && tables[1].filter_problem().is_none());
-    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
 /// A hash function whose tag never changes.
@@ -171,7 +148,7 @@ fn function(seed: u64) -> KeyHasher {
 #[test]
 fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
     let bytes = table(&function(1));
-    let built = open(&bytes, &reading(&function(1))).unwrap();
+    let built = open(&bytes, &reading(&function(1)));
     let filter = built.filters().block().unwrap();
     let (smallest, largest) = (name(0), name(KEYS - 1));
     for (same, differing) in [(&smallest, &largest), (&largest, &smallest)] {
@@ -181,91 +158,29 @@ fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_h
         let changed = KeyHasher::custom(1, move |key| if key == kept { before.hash(key) } else { after.hash(key) });
         assert_eq!(changed.identity(), function(1).identity());
 
-        let opened = open(&bytes, &reading(&changed)).unwrap();
+        let opened = open(&bytes, &reading(&changed));
         assert_all_found(&opened);
-        assert_denies_its_own(&opened, differing);
-        let set = crate::set_of(vec![opened]);
-        assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
-        assert_denies_its_own(&crate::tables_of(&set)[0], differing);
-        let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
-        let newest = open(&Bytes::from(empty), &reading(&changed)).unwrap();
-        let with_its_own = crate::set_of(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]);
-        assert!((0..KEYS).all(|key| with_its_own.get(&name(key)).unwrap().is_some()));
-        assert!(crate::tables_of(&with_its_own)[1].filter_problem().is_none(), "it is not probed by the newest's");
+        let set = set_with_all([opened]);
+        assert_is_found_out(&crate::tables_of(&set)[0], &differing.escape_ascii().to_string());
+        let newest = open(&bytes_of(&Entries::new(), &TableOptions::default()), &reading(&changed));
+        let set = set_with_all([newest, open(&bytes, &reading(&function(1)))]);
+        assert!(crate::tables_of(&set)[1].filter_problem().is_none(), "it is not probed by the newest's");
     }
 }
 
-fn assert_denies_its_own(table: &Table, key: &[u8]) {
+fn assert_is_found_out(table: &Table, what: &str) {
     let problem = table.filter_problem();
     let is_found_out = matches!(problem, Some(TableError::Filter { source: FilterProblem::ReaderChanged { .. }, .. }));
-    assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
+    assert!(is_found_out, "{what}: {problem:?}");
 }
 
 /// Extractors are identified by name. Two different ones with the same name each probe only the filters of their own
 /// tables.
 #[test]
 fn a_set_probes_filters_with_their_own_extractors_even_if_the_names_are_the_same() {
-    #[derive(Debug)]
-    struct Prefix(FixedPrefix);
-    impl KeyExtractor for Prefix {
-        fn name(&self) -> &'static str {
-            "prefix"
-        }
-        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-            self.0.extract(key)
-        }
-    }
-    let tables = [9, 11].map(|length| {
-        let extractor: Arc<dyn KeyExtractor> = Arc::new(Prefix(FixedPrefix::new(length)));
-        let options = TableOptions::default().with_extractor(extractor.clone());
-        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-        (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
-        let bytes = Bytes::from(builder.finish().unwrap().0);
-        Table::open_source(bytes, &TableOptions::default().with_extractor(extractor)).unwrap()
-    });
-    let set = crate::set_of(tables.into());
+    let set = set_with_all([9, 11].map(|length| {
+        let options = TableOptions::default().with_extractor(Extractor::new("prefix", move |key| key.get(..length)));
+        open(&bytes_of(&entries(), &options), &options)
+    }));
     assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
-    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
-}
-
-/// Extracts the first byte of a key, or the first two of a marked one.
-#[derive(Debug)]
-struct Marked(u8);
-impl KeyExtractor for Marked {
-    fn name(&self) -> &'static str {
-        "marked"
-    }
-    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-        key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
-    }
-}
-
-// promise: documented-use
-#[test]
-fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extractor_too() {
-    let directory = tempfile::tempdir().unwrap();
-    let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
-    let write = |name: &str, keys: [&[u8]; 3], options: &TableOptions| {
-        let path = directory.path().join(name);
-        let mut table = TableWriter::create(&path, options).unwrap();
-        keys.iter().for_each(|key| table.add(key, b"value").unwrap());
-        table.finish().unwrap();
-        path
-    };
-    let [right, wrong] = [b'?', b'x'].map(|mark| TableOptions::default().with_extractor(Arc::new(Marked(mark))));
-    let keys: [[&[u8]; 3]; 2] = [[b"aa", b"ax", b"az"], [b"bx", b"by", b"bz"]];
-    let budgeted = wrong.clone().with_filter_budget(FilterBudget::unlimited());
-    let finds_all = |paths: [PathBuf; 2], options: &TableOptions| {
-        let set = TableSet::open((0..).zip(paths.into_iter().rev()), options).unwrap();
-        keys.iter().flatten().all(|key| set.get(key).unwrap().is_some())
-    };
-    assert!(finds_all([write("1.sst", keys[0], &writer), write("2.sst", keys[1], &writer)], &budgeted));
-    // These tables have only the filters in their sidecars.
-    let unfiltered = writer.clone().without_filter();
-    let paths = [write("3.sst", keys[0], &unfiltered), write("4.sst", keys[1], &unfiltered)];
-    for path in &paths {
-        Table::open(path, &right).unwrap().write_sidecar(&writer).unwrap();
-    }
-    assert!(finds_all(paths.clone(), &wrong));
-    assert!(finds_all(paths, &budgeted));
 }

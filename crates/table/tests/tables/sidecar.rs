@@ -1,7 +1,6 @@
-//! The failure guarded against: a sidecar is used for a table that it was not made for. A table was rewritten under its
-//! name, restored from a backup, or given the number of a deleted one, and the filter of the earlier table is negative
-//! for nearly every key. Or the sidecar is incomplete, or another reader's. In every such case, the table's own filter
-//! answers, and the problem is visible.
+//! The failure guarded against: a sidecar is used that lacks keys of its table, because it is incomplete, another
+//! reader's, or was replaced. In every such case, the table's own filter answers, and the problem is visible. `matrix`
+//! covers damaged sidecars and those of other tables.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,12 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BlockBuilder, BuildContext, FalsePositiveRate, FilterPolicy, Filters, FixedPolicy, FixedPrefix,
-    KeyHash, KeyHasher, KeyParts, KindId, KindRegistry, RandomAccess,
+    BitsPerKey, BuildContext, FalsePositiveRate, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, KindId,
+    RandomAccess,
 };
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
+
+use crate::callers::{Builder, Policy};
 
 const TABLE: &str = "/db/000001.sst";
 pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
@@ -89,6 +90,7 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
+
 const END_BYTES: usize = 60;
 
 /// Returns the three parts of a sidecar: filter bytes, their description, and the end.
@@ -114,7 +116,6 @@ fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
 
 /// Range of the first section in a description.
 const SECTION: std::ops::Range<usize> = 44..72;
-const SECTION_CHECKSUM_AT: usize = 24;
 
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
     let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
@@ -149,22 +150,6 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
 }
 
 #[test]
-fn a_sidecar_answers_in_place_of_the_tables_own_filter_and_loses_neither_key_nor_tombstone() {
-    let bytes = table(1, 3_000, b"value");
-    let table = open(&files(&bytes, sidecar_of(&bytes)), TableOptions::default());
-    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON));
-    assert!(table.sidecar_problem().is_none() && table.stats().sidecar_problems == 0);
-    assert!(table.uses_sidecar());
-    assert_no_key_is_lost(&table, 3_000, "a sound sidecar");
-    let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
-    // At 8 bits per key, well below 5 % are false positives.
-    assert!(absent > 1_900, "{absent} of 2000 absent keys");
-    let report = table.verify().unwrap();
-    assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 3_000 });
-    assert_eq!(report.filter, report.sidecar);
-}
-
-#[test]
 fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     let bytes = table(1, 100, b"value");
     let files = Arc::new(Files { contents: [(TABLE.into(), bytes.clone())].into(), ..Files::default() });
@@ -181,59 +166,51 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, TABLE].map(PathBuf::from));
 }
 
-/// Asserts that verifying the table finds damage in its sidecar.
-pub(crate) fn assert_is_found(table: &Table, story: &str) {
-    let problem = table.verify().err().unwrap_or_else(|| panic!("{story}: not found")).to_string();
-    assert!(problem.contains(SIDECAR), "{story}: {problem}");
-}
-
-// promise: limited-memory
-// misuse: stale-sidecar
-// misuse: other-sidecar
-#[test]
-fn a_sidecar_of_another_table_or_of_an_earlier_one_of_the_same_id_is_not_used() {
-    let bytes = table(1, 50, b"value");
-    let others = [
-        ("another id, the same length", table(2, 50, b"value")),
-        ("the same id, another length", table(1, 40, b"value")),
-        ("the same id and length, other values", table(1, 50, b"VALUE")),
-    ];
-    for (story, other) in others {
-        assert_eq!(other.len() == bytes.len(), !story.contains("another length"));
-        let table = open(&files(&bytes, sidecar_of(&other)), TableOptions::default());
-        assert_unused(&table, 50, story);
-        assert!(matches!(
-            table.sidecar_problem(),
-            Some(TableError::Filter { source: FilterProblem::OtherTable { .. }, .. })
-        ));
-        assert!(table.verify().is_err(), "{story}");
-    }
-}
-
 #[test]
 fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_none() {
     let bytes = table(1, 50, b"value");
     for refusal in [io::ErrorKind::PermissionDenied, io::ErrorKind::IsADirectory, io::ErrorKind::Other] {
-        let sidecar = sidecar_of(&bytes);
-        let contents = [(TABLE.into(), bytes.clone()), (SIDECAR.into(), sidecar)].into();
+        let contents = [(TABLE.into(), bytes.clone()), (SIDECAR.into(), sidecar_of(&bytes))].into();
         let files = Arc::new(Files { contents, refusal: Some(refusal), ..Files::default() });
         let table = open(&files, TableOptions::default());
         assert_unused(&table, 50, &refusal.to_string());
         assert!(matches!(table.sidecar_problem(), Some(TableError::Io { .. })));
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    std::fs::write(&path, &bytes).unwrap();
     // A real file system's error, in addition to those of the model.
-    std::fs::create_dir(sidecar_path(&path)).unwrap();
-    let table = Table::open(&path, &TableOptions::default()).unwrap();
-    assert!(table.sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
-    assert_no_key_is_lost(&table, 50, "a directory");
+    let place = Place::new(&bytes);
+    std::fs::create_dir(&place.sidecar).unwrap();
+    assert!(place.open().sidecar_problem().unwrap().to_string().contains("1.sst.filter"));
+    assert_no_key_is_lost(&place.open(), 50, "a directory");
 }
 
-/// Returns a sidecar of `bytes` whose filter contains only the keys below `held`, under valid checksums.
-pub(crate) fn sidecar_lacking_keys(bytes: &Bytes, held: u32) -> Bytes {
-    sidecar_of_keys(bytes, &FilterStore::default(), 0..held)
+/// A table in a directory of its own.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+    pub(crate) table: PathBuf,
+    pub(crate) sidecar: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new(bytes: &Bytes) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let table = directory.path().join("1.sst");
+        std::fs::write(&table, bytes).unwrap();
+        Self { sidecar: sidecar_path(&table), directory, table }
+    }
+
+    fn with_sidecar(bytes: &Bytes, sidecar: &Bytes) -> Self {
+        let place = Self::new(bytes);
+        std::fs::write(&place.sidecar, sidecar).unwrap();
+        place
+    }
+
+    fn open(&self) -> Table {
+        Table::open(&self.table, &TableOptions::default()).unwrap()
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.directory.path()).unwrap().count()
+    }
 }
 
 /// Returns a sidecar of `bytes` whose filters contain these keys, built in `store`.
@@ -245,52 +222,26 @@ pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Ite
     builder.finish().seal_sidecar().unwrap()
 }
 
+/// Only a faulty writer or a forger makes these, whose checksums hold.
 #[test]
 fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_another_by_verify() {
-    let bytes = table(1, 50, b"value");
-    let table = open(&files(&bytes, sidecar_lacking_keys(&bytes, 40)), TableOptions::default());
-    assert_unused(&table, 50, "known keys");
-    // Only a forger makes this: the filter contains the known keys, but not the others.
-    let forged = sidecar_of_keys(&bytes, &FilterStore::default(), [0, 49].into_iter());
-    let table = open(&files(&bytes, forged), TableOptions::default());
-    match table.verify().unwrap_err() {
-        TableError::FalseNegative { at, .. } => assert_eq!(at.path.as_deref(), Some(Path::new(SIDECAR))),
-        other => panic!("{other}"),
-    }
-}
-
-#[test]
-fn a_sidecar_that_vanishes_or_is_replaced_while_the_table_is_open_loses_no_key() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    let sidecar_path = sidecar_path(&path);
-    let bytes = table(1, 2_000, b"value");
-    std::fs::write(&path, &bytes).unwrap();
-    // The same id, as if the table had been rewritten with more keys.
-    let stale = sidecar_of(&table(1, 1_000, b"value"));
-    let open = || {
-        std::fs::write(&sidecar_path, sidecar_of(&bytes)).unwrap();
-        let table = Table::open(&path, &TableOptions::default()).unwrap();
-        assert!(table.uses_sidecar());
-        table
+    let bytes = table(1, 5_000, b"value");
+    let open_of = |store: &FilterStore, keys: &mut dyn Iterator<Item = u32>| {
+        open(&files(&bytes, sidecar_of_keys(&bytes, store, keys)), TableOptions::default())
     };
-
-    let table = open();
-    std::fs::remove_file(&sidecar_path).unwrap();
-    assert_no_key_is_lost(&table, 2_000, "vanished");
-    assert!(matches!(table.verify(), Err(TableError::Io { .. })));
-
-    let table = open();
-    std::fs::write(&sidecar_path, &stale).unwrap();
-    assert_no_key_is_lost(&table, 2_000, "replaced by a stale one");
-    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
-
-    let table = open();
-    table.write_sidecar(&TableOptions::default()).unwrap();
-    assert!(sidecar_path.exists());
-    assert_no_key_is_lost(&table, 2_000, "replaced by a good one");
-    assert_eq!(kind_in_use(&table), Some(KindId::RIBBON), "the one that was loaded");
-    table.verify().unwrap();
+    assert_unused(&open_of(&FilterStore::default(), &mut (0..4_900)), 5_000, "known keys");
+    let cuts = [PartitionCut::KeyRange, PartitionCut::HashRange];
+    let cuts = cuts.map(|cut| FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()));
+    for store in [FilterStore::default()].into_iter().chain(cuts) {
+        let table = open_of(&store, &mut (0..5_000).filter(|key| !(2_500..2_600).contains(key)));
+        match table.verify().unwrap_err() {
+            TableError::FalseNegative { at, key, .. } => {
+                assert_eq!(at.path.as_deref(), Some(Path::new(SIDECAR)));
+                assert!((name(2_500)..name(2_600)).contains(&key), "{}", key.escape_ascii());
+            }
+            other => panic!("{other}"),
+        }
+    }
 }
 
 #[test]
@@ -330,31 +281,6 @@ fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_has
     Table::open(TABLE, &options.reject_foreign_filters().without_sidecars()).unwrap();
 }
 
-/// A hash function that is not the original one of its tag.
-fn changed_function(tag: u64) -> KeyHasher {
-    KeyHasher::custom(tag, |key| KeyHash::mix(key.iter().fold(1, |sum, &byte| sum * 31 + u64::from(byte))))
-}
-
-#[test]
-fn a_set_whose_newest_table_has_another_function_probes_the_sidecars_of_others_by_their_own() {
-    let options = TableOptions::default().without_filter();
-    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 500, b"value").into();
-    let hasher = KeyHasher::custom(5, |key| KeyHasher::default().hash(key));
-    let reading = TableOptions::default().with_hasher(hasher);
-    let older = open(&files(&bytes, built(&bytes, &reading, &ribbon())), reading);
-    assert!(older.uses_sidecar());
-    let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
-    let newest = TableOptions::default().with_hasher(changed_function(5));
-    let newest = Table::open_source(Bytes::from(empty), &newest).unwrap();
-    let set = crate::set_of(vec![newest, older]);
-    assert!(set.snapshot().filter_problem().is_none());
-    for key in (0..500).filter(|&key| !is_deleted(key)) {
-        assert!(set.get(&name(key)).unwrap().is_some(), "key {key} is lost");
-    }
-    assert!((0..500).all(|key| set.get(&[&name(key)[..], b"x"].concat()).unwrap().is_none()));
-    assert!(set.stats().filters.filter.negatives > 450, "{:?}", set.stats());
-}
-
 #[test]
 fn a_table_of_no_entries_has_a_sidecar_of_no_keys() {
     let bytes = table(1, 0, b"");
@@ -366,35 +292,29 @@ fn a_table_of_no_entries_has_a_sidecar_of_no_keys() {
 
 #[test]
 fn damaged_data_ends_a_rebuild_and_the_sidecar_that_is_there_stays() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
     let bytes = table(1, 2_000, b"value");
-    std::fs::write(&path, &bytes).unwrap();
     let good = sidecar_of(&bytes);
-    std::fs::write(sidecar_path(&path), &good).unwrap();
     let mut damaged = bytes.to_vec();
     // A byte in a data block.
     damaged[5_000] ^= 1;
-    std::fs::write(&path, damaged).unwrap();
-    let refused = Table::open(&path, &TableOptions::default()).unwrap().write_sidecar(&ribbon()).unwrap_err();
+    let place = Place::with_sidecar(&damaged.into(), &good);
+    let refused = place.open().write_sidecar(&ribbon()).unwrap_err();
     assert!(matches!(refused, TableError::Checksum { .. }), "{refused}");
-    assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), good);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no temporary file is left");
+    assert_eq!(std::fs::read(&place.sidecar).unwrap(), good);
+    assert_eq!(place.files(), 2, "no temporary file is left");
 }
 
 #[test]
 fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    std::fs::write(&path, table(1, 100, b"value")).unwrap();
-    let open = Table::open(&path, &TableOptions::default()).unwrap();
-    let next = directory.path().join("next");
+    let place = Place::new(&table(1, 100, b"value"));
+    let open = place.open();
+    let next = place.directory.path().join("next");
     std::fs::write(&next, table(1, 100, b"VALUE")).unwrap();
-    std::fs::rename(&next, &path).unwrap();
+    std::fs::rename(&next, &place.table).unwrap();
     assert!(open.write_sidecar(&ribbon()).unwrap_err().to_string().contains("replaced"));
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&place.table).unwrap();
     assert!(matches!(open.write_sidecar(&ribbon()), Err(TableError::Io { .. })));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(place.files(), 0);
 
     let pathless = Table::open_source(table(1, 10, b""), &TableOptions::default()).unwrap();
     let refused = pathless.write_sidecar(&ribbon()).unwrap_err().to_string();
@@ -405,74 +325,34 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
 // misuse: other-sidecar
 #[test]
 fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
     let bytes = table(1, 100, b"value");
-    std::fs::write(&path, &bytes).unwrap();
     let sound = sidecar_of(&bytes);
-    std::fs::write(sidecar_path(&path), &sound).unwrap();
-    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    let place = Place::with_sidecar(&bytes, &sound);
+    let table = place.open();
     for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
         let other = Table::open_source(other, &TableOptions::default()).unwrap();
         let refused = table.install_sidecar(&other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
         let expected = FilterProblem::OtherTable { expected: table.identity(), got: other.identity() };
         assert!(matches!(&refused, TableError::Filter { source, .. } if *source == expected), "{refused}");
-        assert_eq!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
+        assert_eq!(std::fs::read(&place.sidecar).unwrap(), sound);
     }
     table.install_sidecar(&table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
-    assert_ne!(std::fs::read(sidecar_path(&path)).unwrap(), sound);
-}
-
-/// A policy that builds no filters, or other ones than requested.
-#[derive(Debug)]
-struct Unhelpful(Option<FixedPolicy>);
-
-impl FilterPolicy for Unhelpful {
-    fn name(&self) -> &'static str {
-        "unhelpful"
-    }
-
-    fn builder(&self, _: &BuildContext) -> Option<Box<dyn BlockBuilder>> {
-        Some(self.0.as_ref()?.builder(&BuildContext::new(&KeyHasher::default())))
-    }
+    assert_ne!(std::fs::read(&place.sidecar).unwrap(), sound);
 }
 
 #[test]
 fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("1.sst");
-    std::fs::write(&path, table(1, 100, b"value")).unwrap();
-    let table = Table::open(&path, &TableOptions::default()).unwrap();
-    let declining = TableOptions::default().with_policy(Arc::new(Unhelpful(None)));
-    let unbound = TableOptions::default().with_policy(Arc::new(Unhelpful(Some(FixedPolicy::default()))));
+    let place = Place::new(&table(1, 100, b"value"));
+    let table = place.open();
+    let declining = TableOptions::default().with_policy(Policy::of(|_| None));
+    let unbound = Policy::of(|_| Some(Builder::new(&BuildContext::new(&KeyHasher::default()))));
+    let unbound = TableOptions::default().with_policy(unbound);
     for options in [TableOptions::default().without_filter(), declining, unbound] {
         let built = table.write_sidecar(&options).unwrap();
         assert!(built.metadata().sections().is_empty());
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_sidecar_of_a_kind_that_the_reader_does_not_know_is_not_used_and_is_no_damage() {
-    let bytes = table(1, 50, b"value");
-    let sidecar = sidecar_of(&bytes);
-    let [filter, description, _] = parts_of(&sidecar);
-    let mut filter = filter.to_vec();
-    let at = filter.len() - 32;
-    // The kind is byte 21 of the trailer; no known kind is 200.
-    filter[at + 21] = 200;
-    // The file's fingerprint and the parameter words precede the trailer.
-    let words = usize::from(filter[at + 24] >> 4);
-    let end = filter.len() - 4;
-    let sum = crc32c::crc32c(&filter[at - 8 - 4 * words..end]).to_le_bytes();
-    filter[end..].copy_from_slice(&sum);
-    let mut section = description[SECTION].to_vec();
-    section[SECTION_CHECKSUM_AT..].copy_from_slice(&crc32c::crc32c(&filter[..end]).to_le_bytes());
-    let unknown = forged(&sidecar, &filter, &section);
-    let table = open(&files(&bytes, unknown), TableOptions::default().with_kinds(KindRegistry::default()));
-    assert_unused(&table, 50, "kind 200");
-    assert!(matches!(table.verify().unwrap().sidecar, FilterVerdict::NotProbed { .. }));
+    assert_eq!(place.files(), 1);
 }
 
 /// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
@@ -526,6 +406,7 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
         let table = open(&files(&bytes, damaged), TableOptions::default());
         assert_eq!(table.range(&from[..]..).count(), 40, "bit {bit}");
         assert_no_key_is_lost(&table, 60, "damage");
-        assert_is_found(&table, &format!("bit {bit}"));
+        let problem = table.verify().unwrap_err().to_string();
+        assert!(problem.contains(SIDECAR), "bit {bit}: {problem}");
     }
 }

@@ -1,37 +1,28 @@
-//! Readers of a changing set of tables. The failures guarded against: a reader sees half an edit, or loses a table that
-//! it still reads; counts differ between single lookups and batches, or are lost with a table; with tables of several
-//! hashes, one is probed with the hash of another.
+//! Lookups in sets of tables, and readers of sets that change. The failures guarded against: a reader sees half an edit,
+//! or loses a table that it still reads; counts differ between single lookups and batches, or are lost with a table;
+//! with tables of several hashes, one is probed with the hash of another.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::{io, thread};
-
-use crate::engine::AddNewest;
+use std::thread;
 
 use bytes::Bytes;
-use sstfilter::RandomAccess;
 use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPolicy, FixedPrefix, KeyHasher, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions, ViewEdit};
 use sstfilter_table::{Table, TableOptions, TablePart, TableSet, TableSnapshot};
 
-type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+use crate::engine::AddNewest;
+use crate::sources::Source;
+use crate::{Entries, of_keys, open};
 
 fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
-    crate::built(entries, &options.clone().with_table_id(number.to_le_bytes())).0.into()
-}
-
-fn open(bytes: Bytes) -> Arc<Table> {
-    Arc::new(Table::open_source(bytes, &TableOptions::default()).unwrap())
-}
-
-fn table_of(number: u128, entries: &Entries) -> Arc<Table> {
-    open(bytes_of(number, entries, &TableOptions::default()))
+    crate::bytes_of(entries, &options.clone().with_table_id(number.to_le_bytes()))
 }
 
 /// A table in which every key has the same value.
 fn table(number: u128, keys: &[&str], value: &str) -> Arc<Table> {
-    table_of(number, &keys.iter().map(|key| (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))).collect())
+    let entries = keys.iter().map(|key| (key.as_bytes().to_vec(), Some(value.as_bytes().to_vec()))).collect();
+    Arc::new(open(&bytes_of(number, &entries, &TableOptions::default()), &TableOptions::default()))
 }
 
 fn number_of(table: &Table) -> u128 {
@@ -49,29 +40,11 @@ fn text(tables: &TableSnapshot, key: &str) -> Option<String> {
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-/// A table in memory that reports when it is closed.
-#[derive(Debug)]
-struct Closing {
-    bytes: Bytes,
-    _open: Arc<()>,
-}
-
-impl RandomAccess for Closing {
-    fn len(&self) -> io::Result<u64> {
-        RandomAccess::len(&self.bytes)
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        self.bytes.read_exact_at(buf, offset)
-    }
-}
-
-fn closing(number: u128, keys: &[&str]) -> (Arc<Table>, Weak<()>) {
+/// Returns a table, and its source, which lives until the table is closed.
+fn closing(number: u128, keys: &[&str]) -> (Arc<Table>, Weak<Source>) {
     let entries = keys.iter().map(|key| (key.as_bytes().to_vec(), Some(number.to_string().into_bytes()))).collect();
-    let open = Arc::new(());
-    let is_open = Arc::downgrade(&open);
-    let source = Closing { bytes: bytes_of(number, &entries, &TableOptions::default()), _open: open };
-    (Arc::new(Table::open_source(source, &TableOptions::default()).unwrap()), is_open)
+    let (table, source) = Source::open(&bytes_of(number, &entries, &TableOptions::default()), &TableOptions::default());
+    (Arc::new(table), Arc::downgrade(&source))
 }
 
 #[test]
@@ -95,47 +68,6 @@ fn a_removed_table_is_read_by_the_snapshots_that_have_it_and_closed_with_the_las
         let refused =
             set.apply(ViewEdit::new().add_newest(0, closing(3, &["a"]).0).remove(level, &closing(1, &["a"]).0));
         assert!(refused.is_err());
-    }
-}
-
-#[test]
-fn batches_read_and_count_what_single_lookups_do() {
-    for level in [0, 1] {
-        for cached in [false, true] {
-            let run = |is_batch: bool| {
-                let mut read = TableOptions::default();
-                if cached {
-                    read = read.with_block_cache(1 << 30);
-                }
-                let mut edit = ViewEdit::new();
-                for number in 0..100_u32 {
-                    // Disjoint at level 1, overlapping at level 0.
-                    let key = |at: u32| if level == 0 { (number * 20 + at) * 131 % 3_000 } else { number * 30 + at };
-                    let entries: Entries = (0..30)
-                        .map(|at| (format!("{:05}", key(at) * 2).into_bytes(), Some(vec![7; number as usize % 9])))
-                        .collect();
-                    let bytes = bytes_of(number.into(), &entries, &TableOptions::default());
-                    // Four levels, so that a batch passes from one to the next.
-                    let step = if level == 0 { 0 } else { 1 + number % 4 };
-                    edit = edit.add_newest(step, Arc::new(Table::open_source(bytes, &read).unwrap()));
-                }
-                let set = TableSet::new([]).unwrap();
-                let tables = set.apply(edit).unwrap();
-                let keys: Vec<Vec<u8>> = (0..6_100).map(|key| format!("{key:05}").into_bytes()).collect();
-                let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-                let values: Vec<_> = if is_batch {
-                    refs.chunks(75).flat_map(|keys| tables.multi_get(keys)).map(Result::unwrap).collect()
-                } else {
-                    refs.iter().map(|key| tables.get(key).unwrap()).collect()
-                };
-                let stats: Vec<_> = tables.all_tables().map(|table| table.stats()).collect();
-                assert_eq!(set.stats(), tables.stats());
-                (values, stats)
-            };
-            let (singly, batches) = (run(false), run(true));
-            assert!(singly.0.iter().flatten().count() > 1_000);
-            assert_eq!(singly, batches);
-        }
     }
 }
 
@@ -280,6 +212,64 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
         }
         assert_eq!(of_filter(8), FilterStats::default());
     }
+}
+
+#[test]
+fn a_batch_reads_no_block_twice_that_a_cache_keeps() {
+    let entries: Entries = (0..32_u8).map(|key| (vec![key], Some(vec![7; 64]))).collect();
+    let refs: Vec<&[u8]> = entries.keys().map(Vec::as_slice).collect();
+    for level in [0, 1] {
+        // One entry per block.
+        let bytes = bytes_of(0, &entries, &TableOptions::default().without_filter().with_block_bytes(64).unwrap());
+        let table = open(&bytes, &TableOptions::default().with_block_cache(1 << 30));
+        assert_eq!(table.properties().data_blocks, 32);
+        // Reads the index, so that the counts below are only of data blocks.
+        table.get(refs[31]).unwrap();
+        let set = TableSet::new([]).unwrap();
+        set.apply(ViewEdit::new().add_newest(level, Arc::new(table))).unwrap();
+        let counted = |keys: &[&[u8]]| {
+            let before = set.stats();
+            assert!(set.multi_get(keys).into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));
+            let after = set.stats();
+            let reads = after.data_block_reads - before.data_block_reads;
+            (reads, after.block_cache_hits - before.block_cache_hits)
+        };
+        assert_eq!(counted(&refs[..20]), (20, 0), "not in the cache");
+        assert_eq!(counted(&refs[..20]), (0, 20), "in the cache");
+        // The first key of a block reads it, and the others find it in the cache.
+        assert_eq!(counted(&[refs[29], refs[29], refs[30], refs[29]]), (2, 2));
+    }
+}
+
+// promise: threads
+#[test]
+fn threads_that_share_a_set_count_every_lookup() {
+    let key = |number: u32| format!("user:{number:06}").into_bytes();
+    let table = |age: u32| crate::bytes_of(&of_keys((0..50).map(|at| key(at * 11 + age))), &TableOptions::default());
+    let set = crate::set_of((0..70).map(|age| open(&table(age), &TableOptions::default())).collect());
+    let asked: Vec<Vec<u8>> = (0..800).map(key).collect();
+    let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
+    refs.iter().for_each(|key| drop(set.get(key).unwrap()));
+    let counts = || (set.snapshot().view().lookups(), set.stats().filters);
+    let (lookups, once) = counts();
+    thread::scope(|scope| {
+        for thread in 0..6 {
+            let (set, refs) = (&set, &refs);
+            scope.spawn(move || {
+                if thread % 2 == 0 {
+                    refs.iter().for_each(|key| drop(set.get(key).unwrap()));
+                } else {
+                    refs.chunks(32).for_each(|keys| drop(set.multi_get(keys)));
+                }
+            });
+        }
+    });
+    let (all_lookups, all) = counts();
+    // Once by this thread, and once by each of six others.
+    assert_eq!((all_lookups, all.searched), (lookups * 7, once.searched * 7));
+    assert_eq!(all.skipped_by_bounds, once.skipped_by_bounds * 7);
+    assert_eq!(all.filter.negatives, once.filter.negatives * 7);
+    assert_eq!(all.filter.positives, once.filter.positives * 7);
 }
 
 /// Every edit moves all keys from one generation to the next, across levels, in one step.

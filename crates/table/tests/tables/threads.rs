@@ -13,6 +13,8 @@ use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, R
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterStore, FilterView, PendingRead};
 use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
 
+use crate::{bytes_of, of_keys};
+
 /// A disk on which one chosen read waits for a signal.
 struct SlowDisk {
     bytes: Bytes,
@@ -47,10 +49,7 @@ fn key(number: u32) -> Vec<u8> {
 }
 
 fn table_bytes() -> Bytes {
-    let options = TableOptions::default().with_block_bytes(512).unwrap();
-    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-    (0..500).for_each(|number| builder.add(&key(number), b"value").unwrap());
-    builder.finish().unwrap().0.into()
+    bytes_of(&of_keys((0..500).map(key)), &TableOptions::default().with_block_bytes(512).unwrap())
 }
 
 // promise: threads

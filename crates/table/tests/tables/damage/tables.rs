@@ -1,6 +1,5 @@
 //! Damages tables with filters of every kind.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
@@ -11,13 +10,14 @@ use sstfilter_table::{Lookup, Table, TableError, TableOptions, TablePart};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
+use crate::Entries;
 use crate::common::policies::every_policy;
 use crate::common::random::Random;
 
 /// A sound table and its contents.
 struct Subject {
     bytes: Vec<u8>,
-    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    entries: Entries,
     parts: Vec<Range<usize>>,
 }
 
@@ -36,12 +36,12 @@ impl Subject {
             let value = format!("{letter} value {number:04}").into_bytes();
             (format!("k{number:04}{letter}").into_bytes(), (number % 4 != 3).then_some(value))
         };
-        let entries: BTreeMap<_, _> = (0..count)
+        let entries: Entries = (0..count)
             .map(entry)
             // Common first and last keys: bounds of keys cannot distinguish the tables.
             .chain([b"a", b"z"].map(|end| (end.to_vec(), Some(letter.to_string().into_bytes()))))
             .collect();
-        let bytes = crate::built(&entries, &options).0;
+        let bytes = Vec::from(crate::bytes_of(&entries, &options));
         let parts = parts(&bytes, id);
         Self { bytes, entries, parts }
     }

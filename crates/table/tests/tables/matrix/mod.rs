@@ -389,6 +389,7 @@ fn partitions_with_anything_wrong_lose_no_key() {
 
 // promise: limited-memory
 // misuse: other-sidecar
+// misuse: stale-sidecar
 #[test]
 fn a_sidecar_with_anything_wrong_loses_no_key() {
     check(&places::Sidecar, expected::SIDECAR);

@@ -358,21 +358,25 @@ impl Place for Sidecar {
             let [bytes, other, earlier] = tables.each_ref().map(|table| sidecar::built(table, &reading, &options));
             let opened = sidecar::open(&sidecar::files(&tables[0], bytes.clone()), reading.clone());
             let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
-            let around = Around { table: tables[0].clone(), ..Around::default() };
-            Stored { form, bytes, other, earlier, pieces, around }
+            [false, true].map(|is_lazy| {
+                let around = Around { table: tables[0].clone(), is_lazy, ..Around::default() };
+                let (bytes, other, earlier) = (bytes.clone(), other.clone(), earlier.clone());
+                Stored { form, bytes, other, earlier, pieces: pieces.clone(), around }
+            })
         };
-        whole.into_iter().chain(cut).map(of_form).collect()
+        whole.into_iter().chain(cut).flat_map(of_form).collect()
     }
 
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
-        let (bytes, table) = (bytes.unwrap(), &stored.around.table);
+        let (bytes, Around { table, is_lazy, .. }) = (bytes.unwrap(), &stored.around);
         if reader == Reader::View {
             let identity = Table::open_source(table.clone(), &TableOptions::default()).unwrap().identity();
             let metadata = FilterMetadata::of_sidecar(&bytes, bytes.len() as u64, &identity).map_err(named)?;
-            return Ok(ask_view(&metadata, false, Some(bytes), config, reader));
+            return Ok(ask_view(&metadata, *is_lazy, Some(bytes), config, reader));
         }
-        let table = sidecar::open(&sidecar::files(table, bytes), config.options());
-        ask_table(table, reader).map_err(named)
+        let options = config.options();
+        let options = if *is_lazy { options.with_filter_budget(FilterBudget::unlimited()) } else { options };
+        ask_table(sidecar::open(&sidecar::files(table, bytes), options), reader).map_err(named)
     }
 }
 

@@ -8,7 +8,8 @@ use sstfilter_store::{FilterBudget, FilterPart};
 use sstfilter_table::{FilterVerdict, Lookup, Table, TableError, TableOptions, TableSet};
 
 use super::counts::Counts;
-use super::tables::{Entries, File, Probing};
+use super::tables::{File, Probing};
+use crate::Entries;
 use crate::common::random::Random;
 
 /// With this many tables, a compaction precedes a flush.
@@ -178,7 +179,7 @@ impl Store {
 
     /// The newest first.
     fn tables(&self) -> Vec<Arc<Table>> {
-        self.set.snapshot().all_tables().cloned().collect()
+        crate::tables_of(&self.set)
     }
 
     /// Checks that a filter is probed exactly if its table was written with the store's current hash and a common key

@@ -1,6 +1,5 @@
 //! The tables of a sequence: how each is written, and its contents.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -10,15 +9,13 @@ use sstfilter::{
     KeyParts,
 };
 use sstfilter_store::{PartitionCut, PartitionOptions};
-use sstfilter_table::{Table, TableBuilder, TableOptions, TableSummary, TableWriter};
+use sstfilter_table::{Table, TableOptions, TableSummary, TableWriter};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::counts::Counts;
+use crate::Entries;
 use crate::common::policies::every_policy;
 use crate::common::random::Random;
-
-/// Values by key; `None` is a tombstone.
-pub(crate) type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 static POLICIES: LazyLock<Vec<Option<Arc<dyn FilterPolicy>>>> = LazyLock::new(every_policy);
 
@@ -103,15 +100,8 @@ impl File {
         let options = options(&probing, entries.len(), random).with_table_id(id);
         let (place, summary) = match directory {
             None => {
-                let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-                for (key, value) in &entries {
-                    match value {
-                        Some(value) => builder.add(key, value).unwrap(),
-                        None => builder.delete(key).unwrap(),
-                    }
-                }
-                let (bytes, summary) = builder.finish().unwrap();
-                (Place::Memory(bytes.into()), summary)
+                let (bytes, summary) = crate::built(&entries, &options);
+                (Place::Memory(bytes), summary)
             }
             Some(directory) => {
                 counts.add("tables on disk", 1);
