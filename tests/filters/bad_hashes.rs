@@ -25,7 +25,7 @@ fn keys_that_come_again_in_any_order_give_the_same_block() {
     let fuse = fuse.flat_map(|bits| ["binary-fuse", "binary-fuse-4"].map(|kind| of_bits(kind, bits)));
     let ribbon = [0.4, 0.003, 1e-9].map(common::ribbon);
     for policy in policies().into_iter().chain(fuse).chain(ribbon) {
-        for count in [0_u32, 1, 2, 100, 3_551, 40_000] {
+        for count in [0_u32, 1, 2, 100, 3_551, 5_000, 5_001, 40_000] {
             let hashes = keys(7, count);
             let mut sorted = hashes.clone();
             sorted.sort_unstable();

@@ -129,11 +129,11 @@ fn assert_unites<F: DynamicFilter>(
 ) {
     let make = |hash, size| with_shape(hash, size, 3).unwrap();
     let hash = HashIdentity::default();
-    let of_keys = |hashes: &[KeyHash]| {
-        let mut filter = make(hash, size);
+    let with = |mut filter: F, hashes: &[KeyHash]| {
         filter.try_insert_all(hashes).unwrap();
         filter
     };
+    let (of_keys, filled) = (|hashes: &[KeyHash]| with(make(hash, size), hashes), |filter| with(filter, &keys(7, 300)));
     let (mut one, both) = (of_keys(&keys(5, 300)), [keys(5, 300), keys(6, 300)].concat());
     union(&mut one, &of_keys(&keys(6, 300))).unwrap();
     assert!(both.iter().all(|&hash| one.contains(hash)), "{}: a key is lost", one.kind());
@@ -141,11 +141,11 @@ fn assert_unites<F: DynamicFilter>(
     // Without the number of keys, which the union only adds up.
     let payload = ..usize::try_from(FilterBlock::open_unverified(&united).unwrap().info().payload_bytes).unwrap();
     assert_eq!(united[payload], of_keys(&both).to_block().unwrap()[payload], "{}", one.kind());
-    for unlike in [make(hash, 2 * size), with_shape(hash, size, 2).unwrap()] {
+    for unlike in [make(hash, 2 * size), with_shape(hash, size, 2).unwrap()].map(filled) {
         let refused = union(&mut one, &unlike);
         assert!(matches!(refused, Err(FilterError::ShapeMismatch { .. })), "{refused:?}");
     }
-    let refused = union(&mut one, &make(HashIdentity::custom(1), size));
+    let refused = union(&mut one, &filled(make(HashIdentity::custom(1), size)));
     assert!(matches!(refused, Err(FilterError::HashMismatch { .. })), "{refused:?}");
     assert_eq!(one.to_block().unwrap(), united, "nothing has changed");
 }

@@ -131,7 +131,7 @@ fn exact() -> Vec<Exact> {
 }
 
 /// Within five standard errors of the rate that the report states. All policies with any number of keys in the long
-/// form, otherwise one in two of these pairs: each policy with many keys at least once.
+/// form, otherwise one in two of these pairs: in the usual one, each policy with many keys at least once.
 #[test]
 fn fingerprints_and_columns_agree_with_absent_keys_only_by_chance() {
     let sizes =

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use sstfilter::{BlockError, HashIdentity};
+use sstfilter::{BlockError, FileId, HashIdentity};
 
 use super::identity::TableIdentity;
 
@@ -78,6 +78,8 @@ pub enum FilterProblem {
     ReaderChanged {
         /// The identity of the hash.
         hash: HashIdentity,
+        /// The first file that was found to have such filters.
+        file: FileId,
     },
     /// The bytes could not be read.
     Unreadable {
@@ -157,12 +159,12 @@ impl fmt::Display for FilterProblem {
                 "known keys: expected all partitions that must hold one to be read first \
                  (PartitionIndex::check_known_keys), got partition {partition} unread"
             ),
-            Self::ReaderChanged { hash } => write!(
+            Self::ReaderChanged { hash, file } => write!(
                 f,
-                "filters built with another hash of the same identity ({hash}), or with another extractor of the same \
-                 name: expected the hashes and parts that the known keys had when the filters were built, got others, \
-                 for this file or another of the store; a secret seed, a hash or an extractor was changed, and its tag \
-                 or name was not"
+                "filters built with another hash of the same identity ({hash}) or another extractor of the same name: \
+                 expected the hashes and parts that the known keys of the file of fingerprint {:#018x} had then, got \
+                 others; a secret seed, a hash or an extractor was changed, and its tag or name was not",
+                file.fingerprint()
             ),
             Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
         }

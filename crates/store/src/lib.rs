@@ -50,9 +50,10 @@
 //! A panic in the engine's code (hash, extractor, source) propagates to the caller of the lookup and ends that lookup:
 //! drop it, and begin another one.
 //!
-//! Keys are ordered by their bytes. An engine with another order adds them in any order, and in
-//! [`open_without_description`](FilterStore::open_without_description) passes those that are smallest and largest by
-//! their bytes.
+//! Keys are ordered by their bytes. An engine with another order adds them in any order, cuts no partitions
+//! by key range, keeps all files at level 0, and in
+//! [`open_without_description`](FilterStore::open_without_description) passes the keys that are smallest and largest
+//! by their bytes.
 //!
 //! # What is trusted
 //!

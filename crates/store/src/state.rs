@@ -113,7 +113,8 @@ impl FileState {
         state.units = Arc::new(units);
         if state.has_reader_changed() {
             // The first problem stays: threads may open files at the same time.
-            let _ = state.config.trust.set(FilterProblem::ReaderChanged { hash: state.metadata.hash });
+            let (hash, file) = (state.metadata.hash, state.metadata.file_id());
+            let _ = state.config.trust.set(FilterProblem::ReaderChanged { hash, file });
         }
         state
     }

@@ -61,10 +61,7 @@ impl<'a, F> BatchCandidates<'a, F> {
             self.searches.iter_mut().for_each(|(_, search)| search.leave());
             match self.sources.next() {
                 None => break,
-                Some(source @ Source::Overlapping(level, chunk)) => {
-                    self.begin_overlapping(&source, level, chunk);
-                    self.give_next();
-                }
+                Some(source @ Source::Overlapping(level, chunk)) => self.begin_overlapping(&source, level, chunk),
                 Some(source @ Source::Sorted(level)) if !level.sorted.is_empty() => self.begin_sorted(&source),
                 Some(Source::Sorted(_)) => self.give_next(),
             }
@@ -100,8 +97,8 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// Finds the candidates of all keys in a chunk. Prefetches the lines of a later key, because searches between
-    /// chunks evict filters from the near caches.
+    /// Finds the candidates of all keys in a chunk, and gives the first of each. Prefetches the lines of a later key,
+    /// because searches between chunks evict filters from the near caches.
     fn begin_overlapping(&mut self, source: &Source<'a, F>, level: &Level<F>, chunk: &Chunk<F>) {
         let config = &self.view.config;
         // All hashes before the first probe: a probe prefetches lines for the hash of a later key.
@@ -128,6 +125,7 @@ impl<'a, F> BatchCandidates<'a, F> {
                 visit.probe_ahead(group, hash, later);
             }
         }
+        self.give_next();
     }
 
     /// Finds the files of all keys in a sorted level, and gives those that may have their keys.

@@ -215,9 +215,8 @@ impl<'a, F> Visit<'a, F> {
 
     /// Ends the visit, and the lookup, at the file returned last; or at one of a map, whose order it is.
     pub(super) fn end_here(self, map: Option<Order>) {
-        let is_newer = |order: Order, place: &usize| self.order_of(*place) <= order;
-        let files = 0..self.chunk.files.len();
-        self.count(Some(map.map_or(self.reached, |order| files.take_while(|place| is_newer(order, place)).count())));
+        let newer = |order| (0..self.chunk.files.len()).take_while(|place| self.order_of(*place) <= order).count();
+        self.count(Some(map.map_or(self.reached, newer)));
     }
 
     #[inline]

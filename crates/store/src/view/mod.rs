@@ -43,9 +43,9 @@ mod writes;
 ///
 /// Files of level 0 may overlap; the newest comes first. Files of any other level do not, and are found by their
 /// smallest and largest keys. Lower level numbers are newer. An engine with a single list of files in the order of
-/// their age uses only level 0. So does a tiered engine: the age of a file is `run << 32 | position`, where a merged
-/// run has the number of its newest part. A level for each run would make lookups ever slower, because a level that
-/// has lost its files stays, with its counts.
+/// their age uses only level 0. So does a tiered engine that merges runs which are neighbours: the age of a file is
+/// the number of its run, below 2^32, times 2^32, plus its position; a merged run has the number of its newest part. A
+/// level for each run would make lookups ever slower, because a level that has lost its files stays, with its counts.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// The levels that have files, or had files that counted something, in the order of their numbers.
@@ -140,8 +140,8 @@ impl<F> ViewEdit<F> {
 
     /// Adds a file to level 0, whose files may overlap: a file of greater age is newer, in whatever order files are
     /// added. Pass the number of the flush that wrote the entries, taken when its memtable was sealed, and store it in
-    /// the manifest. A file that comes back keeps its age. A merged file has none of its own: see
-    /// [`replace`](Self::replace).
+    /// the manifest. A file that comes back keeps its age. A file that is merged from neighbours
+    /// takes the age of the newest: see [`replace`](Self::replace).
     #[must_use]
     pub fn add_to_level_0(self, age: u64, file: Arc<F>) -> Self {
         self.with(Change { level: OVERLAPPING, leaves: None, comes: Some(file), age: Some(age) })
@@ -212,7 +212,8 @@ impl<F> FilterView<F> {
 
     /// Returns an age above those of all files that level 0 has had in this view and those that it was made from, for
     /// an engine whose flushes have no numbers, and join in the order of their memtables. Call it on the view that the
-    /// file joins.
+    /// file joins. A new view after a restart knows the ages of its own files only, so files that come back later need
+    /// numbers of flushes.
     #[must_use]
     pub const fn next_age(&self) -> u64 {
         self.next_age

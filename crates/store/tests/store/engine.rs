@@ -243,7 +243,16 @@ pub(crate) fn assert_keeps_all(view: &FilterView<File>, file: &Arc<File>, what: 
         assert!(is_candidate(view, key, file), "{what}: {key:?}");
     }
     let keys: Vec<&[u8]> = file.keys.iter().map(|key| &key[..]).collect();
-    assert_eq!(view.candidates_of_each(&keys).next_files().len(), keys.len(), "{what}");
+    let (mut batch, mut met) = (view.candidates_of_each(&keys), BTreeSet::new());
+    loop {
+        let files = batch.next_files();
+        if files.is_empty() {
+            break;
+        }
+        let is_it = |(position, other): &(usize, &Arc<File>)| Arc::ptr_eq(other, file).then_some(*position);
+        met.extend(files.iter().filter_map(is_it));
+    }
+    assert_eq!(met.len(), keys.len(), "{what}");
 }
 
 /// Returns keys for numbers, in the order of the numbers.

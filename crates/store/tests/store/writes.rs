@@ -148,6 +148,21 @@ fn files_with_range_tombstones_or_without_writes_are_never_excluded() {
     assert_eq!(found(&added(&view, 2, unknown), 3), 3);
 }
 
+#[test]
+fn lookups_count_what_maps_of_writes_did() {
+    let files: [(u32, &[u32], _); 3] =
+        [(0, &[1, 9], Some(writes(3, 3))), (1, &[1, 9], Some(writes(2, 2))), (2, &[1, 5, 9], Some(writes(1, 1)))];
+    let view = view_of(&files).with_maps(&[leaf(writes(3, 3), &[1, 9]), leaf(writes(1, 1), &[1, 5, 9])]).unwrap();
+    // The file at level 1 is not covered, and in the way.
+    assert_eq!([found(&view, 5), found(&view, 4)], [2, 1]);
+    let keys = [1_u32, 4].map(u32::to_be_bytes);
+    let mut batch = view.candidates_of_each(&[&keys[0], &keys[1]]);
+    assert_eq!([(); 4].map(|()| batch.next_files().len()), [1, 2, 1, 0]);
+    let stats = view.map_stats();
+    assert_eq!((stats.lookups, stats.unknown), (4, 0));
+    assert_eq!((stats.candidates, stats.false_candidates, stats.false_reads), (3, 3, 4));
+}
+
 // promise: file-maps
 #[test]
 fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writes() {
