@@ -140,8 +140,8 @@ impl<F> ViewEdit<F> {
 
     /// Adds a file to level 0, whose files may overlap: a file of greater age is newer, in whatever order files are
     /// added. Pass the number of the flush that wrote the entries, taken when its memtable was sealed, and store it in
-    /// the manifest. A file that comes back keeps its age. A file that is merged from neighbours
-    /// takes the age of the newest: see [`replace`](Self::replace).
+    /// the manifest. A file that comes back keeps its age. A file that is merged from neighbours takes the age of the
+    /// newest: see [`replace`](Self::replace).
     #[must_use]
     pub fn add_to_level_0(self, age: u64, file: Arc<F>) -> Self {
         self.with(Change { level: OVERLAPPING, leaves: None, comes: Some(file), age: Some(age) })
