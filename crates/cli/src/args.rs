@@ -342,10 +342,6 @@ pub(crate) struct AdviseArgs {
         conflicts_with_all = ["keys", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
-    /// With --tables: draw the sizes and rates of their filters by level, together with sstfilter's, in a new SVG file
-    #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
-    pub(crate) chart: Option<PathBuf>,
-
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
     /// and compare the result with equal bits per key everywhere. KEYS lists the keys of each level from level 0 on,
     /// such as 40K/4,1e5,1e6,1e7, where 40K/4 means 40,000 keys in four overlapping runs. Without a list, the levels

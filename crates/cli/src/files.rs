@@ -10,7 +10,7 @@ use std::{fs, io};
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::{BlockError, FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, recognize};
-use sstfilter_map::{MapIndex, SliceIndex};
+use sstfilter_map::MapIndex;
 use sstfilter_store::{FilterMetadata, FilterProblem, PartitionIndex};
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
@@ -38,20 +38,16 @@ const TABLE_MAGIC: &[u8] = b"SSTFLTR";
 const BLOCK_MAGIC: &[u8] = b"SF";
 const PARTITIONS_MAGIC: &[u8] = b"SP";
 const MAP_MAGIC: &[u8] = b"SM";
-const SLICE_MAGIC: &[u8] = b"SL";
 const SIDECAR_MAGIC: &[u8] = b"SC";
 
 /// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str =
     "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
-/// Returns the error for a file map, or a slice of one, in the place of a table or a filter. It is no damage, so it is
-/// an error of the system's kind.
+/// Returns the error for a file map in the place of a table or a filter. It is no damage, so it is an error of the
+/// system's kind.
 pub(crate) fn is_a_map(path: &Path) -> anyhow::Error {
-    let message = format!(
-        "{}: a file map or a slice of one, neither a table nor a filter: use `sstfilter map`",
-        input::name(path)
-    );
+    let message = format!("{}: a file map, neither a table nor a filter: use `sstfilter map`", input::name(path));
     io::Error::new(io::ErrorKind::InvalidInput, message).into()
 }
 
@@ -248,9 +244,7 @@ impl Role {
         match table_of_sidecar(file) {
             Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
             Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
-            None if is_leftover(file) || matches!(look, Some(Look::Neither | Look::Map | Look::MapSlice)) => {
-                Self::Other
-            }
+            None if is_leftover(file) || matches!(look, Some(Look::Neither | Look::Map)) => Self::Other,
             // A filter block without a table may have any name.
             _ => Self::File,
         }
@@ -421,8 +415,6 @@ pub(crate) enum Look {
     Sidecar,
     /// A file map.
     Map,
-    /// A slice of a file map.
-    MapSlice,
     /// A table of another engine.
     Foreign(Engine),
     Neither,
@@ -495,7 +487,6 @@ fn has_checksum(look: Look, end: &[u8]) -> bool {
         ),
         Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
         Look::Map => MapIndex::end_bytes(end).is_ok(),
-        Look::MapSlice => SliceIndex::end_bytes(end).is_ok(),
         Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
         // The footer's checksum is in its bytes 52 to 55, behind what it covers.
         Look::Table => end.last_chunk::<64>().is_some_and(|footer| {
@@ -520,8 +511,6 @@ fn look_at_magic(tail: &[u8]) -> Look {
         Look::Partitions
     } else if last[26..28] == *MAP_MAGIC {
         Look::Map
-    } else if last[26..28] == *SLICE_MAGIC {
-        Look::MapSlice
     } else {
         recognize(tail).map_or(Look::Neither, Look::Foreign)
     }

@@ -146,7 +146,7 @@ fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
             FilterMetadata::of_any_sidecar(&tail, file.length)?;
             Ok(file.length)
         }
-        Look::Table | Look::Foreign(_) | Look::Map | Look::MapSlice | Look::Neither => Ok(file.length),
+        Look::Table | Look::Foreign(_) | Look::Map | Look::Neither => Ok(file.length),
     }
 }
 

@@ -87,7 +87,7 @@ impl Opened {
                 let table = foreign(path, reading).with_context(|| input::name(path).into_owned());
                 Ok(Self::Foreign(Box::new(table?.0)))
             }
-            Look::Map | Look::MapSlice => Err(files::is_a_map(path)),
+            Look::Map => Err(files::is_a_map(path)),
             Look::Neither => bail!("{}: {}", input::name(path), files::neither(path)),
         }
     }

@@ -192,7 +192,7 @@ impl<'a> Rebuild<'a> {
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
                 bail!("is a filter: expected a table")
             }
-            Look::Map | Look::MapSlice => return Err(files::is_a_map(path)),
+            Look::Map => return Err(files::is_a_map(path)),
             Look::Table | Look::Neither => {}
         }
         let table = Table::open(path, &self.reading)?;

@@ -129,7 +129,7 @@ impl FileVerdict {
             Ok(Look::Partitions) => verdict.verify_partitions(path),
             Ok(Look::Sidecar) => verdict.verify_sidecar(path, reading),
             Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
-            Ok(Look::Map | Look::MapSlice) => return Self::unreadable(path, &files::is_a_map(path)),
+            Ok(Look::Map) => return Self::unreadable(path, &files::is_a_map(path)),
             Ok(Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
                 verdict.problems.push(files::neither(path));
             }

@@ -1,6 +1,5 @@
 //! `sstfilter advise`: recommends a filter for a use case.
 
-pub(crate) mod chart;
 pub(crate) mod levels;
 pub(crate) mod many_files;
 mod measured;

@@ -11,10 +11,8 @@ use sstfilter_interop::Error;
 use sstfilter_store::sidecar_path;
 use sstfilter_table::Table;
 
-use super::chart;
 use crate::args::AdviseArgs;
 use crate::files::{self, Found};
-use crate::input;
 use crate::inspect::NO_FILTER;
 use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Opened, Reading, outcome_of_foreign};
@@ -197,21 +195,17 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     ensure!(args.memory.is_none(), "--memory: expected --levels or --keys with it, got only --tables");
     let size = args.bits_per_key.map(BitsPerKey::new).transpose().context("--bits-per-key")?;
     let chosen = args.fpr.map(Sizing::Rate).or(size.map(Sizing::BitsPerKey));
-    let (mut named, mut left_out) = (Vec::new(), Vec::new());
+    let (mut filters, mut left_out) = (Vec::new(), Vec::new());
     let found = Found::of(&args.tables)?;
     for file in &found.files {
         match filter_of(file, reading, &mut left_out) {
-            Ok(filter) => named.push((input::name(file).into_owned(), filter)),
+            Ok(filter) => filters.push(filter),
             Err(why) => left_out.push(why.leave_out(file)),
         }
     }
     left_out.extend(found.orphans.iter().map(|orphan| LeftOut::orphan(orphan)));
     let first = LeftOut::first(&left_out);
-    ensure!(!named.is_empty(), "--tables: expected filters whose cost is known, got none{first}");
-    if let Some(path) = &args.chart {
-        chart::write(path, &named)?;
-    }
-    let filters: Vec<_> = named.into_iter().map(|(_, filter)| filter).collect();
+    ensure!(!filters.is_empty(), "--tables: expected filters whose cost is known, got none{first}");
     let outcome = LeftOut::outcome(&left_out);
     Ok((outcome, TablesReport::new(&filters, chosen, left_out)))
 }

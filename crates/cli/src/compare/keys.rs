@@ -251,7 +251,7 @@ impl Source {
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
                 bail!("{} is a filter block, which has no keys: pass its table, or a file of keys", input::name(path))
             }
-            Look::Map | Look::MapSlice => Err(files::is_a_map(path)),
+            Look::Map => Err(files::is_a_map(path)),
             // Files of keys have no magic number, so any other file may be one.
             Look::Neither => Ok(Self::Lines(path.to_owned())),
         }

@@ -342,7 +342,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             let fields = ForeignFields::new(&table, taken.as_ref(), level);
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
-        Look::Map | Look::MapSlice => Err(files::is_a_map(path)),
+        Look::Map => Err(files::is_a_map(path)),
         Look::Neither => bail!("{}", files::neither(path)),
     }
 }

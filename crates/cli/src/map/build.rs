@@ -219,7 +219,7 @@ impl<'a> Parts<'a> {
         };
         let options = self.options.with_context(advice)?;
         self.writing.get_or_insert_with(interrupt::writing);
-        let directory = replace::directory_of(&self.args.target.file.out);
+        let directory = replace::directory_of(&self.args.target.out);
         let mut part = replace::temporary(directory)?;
         self.builder(options).finish(FileId::random(), &mut Attentive(&mut part)).or_else(interrupted)?;
         self.bytes = 0;
@@ -241,7 +241,7 @@ impl<'a> Parts<'a> {
             let options = self.options.map_or_else(|| self.args.options_for(entries), Ok)?;
             let _writing = interrupt::writing();
             let builder = self.builder(options);
-            return target.write_built(builder);
+            return target.write(|id, sink| builder.finish(id, sink));
         }
         if !self.files.is_empty() {
             self.write_part()?;

@@ -126,7 +126,7 @@ pub(super) fn merge_all(
         };
         merge.add_some(map.index.clone(), read, &keep).with_context(|| map.name().into_owned())?;
     }
-    target.write_merged(merge)
+    target.write(|id, sink| merge.finish(id, sink))
 }
 
 impl fmt::Display for Merged {

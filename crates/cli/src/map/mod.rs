@@ -2,7 +2,6 @@
 
 mod build;
 mod info;
-mod join;
 mod lookup;
 mod merge;
 mod probe;
@@ -21,7 +20,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::FileId;
-use sstfilter_map::{Coverage, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport, Slice};
+use sstfilter_map::{Coverage, MapError, MapIndex, MapOptions, MapReport};
 
 use crate::files::Look;
 use crate::input::{self, RegularFile};
@@ -39,8 +38,6 @@ pub(crate) enum MapCommand {
     Build(build::BuildMapArgs),
     /// Merge maps into one without reading keys, and drop files that are gone
     Merge(merge::MergeArgs),
-    /// Join the slices of a map that `map build --slice` or `map merge --slice` wrote
-    Join(join::JoinArgs),
     /// Look up keys: which of the covered files may have them. Reads one page of each map per key
     Probe(probe::ProbeMapArgs),
     /// Show ids, sizes and rates of maps, and with --files the files that they cover. Pages are not checked: `map
@@ -53,7 +50,7 @@ pub(crate) enum MapCommand {
 impl MapCommand {
     /// Whether the command writes a map.
     pub(crate) fn makes_files(&self) -> bool {
-        matches!(self, Self::Build(_) | Self::Merge(_) | Self::Join(_))
+        matches!(self, Self::Build(_) | Self::Merge(_))
     }
 }
 
@@ -66,103 +63,53 @@ pub(crate) fn run(
     match command {
         MapCommand::Build(args) => output.report(build::run(args, format, reading)?),
         MapCommand::Merge(args) => output.report(merge::run(args, reading)?),
-        MapCommand::Join(args) => output.report(join::run(args)?),
         MapCommand::Probe(args) => probe::run(args, format, reading, output),
         MapCommand::Info(args) => output.report(info::run(args, reading)?),
         MapCommand::Verify(args) => output.report(verify::run(args, format, reading)?),
     }
 }
 
-/// The file that is written.
+/// Where a map is written, and its id.
 #[derive(Debug, Args)]
-struct OutArgs {
+struct Target {
     /// File for the map
     #[arg(long, value_name = "MAP")]
     out: PathBuf,
 
-    /// Replace an existing file, but only a file map, or with --slice a slice of one
+    /// Replace an existing file, but only a file map
     #[arg(long)]
     overwrite: bool,
-}
-
-impl OutArgs {
-    fn replaces(&self, look: Look) -> Replaces {
-        if self.overwrite { Replaces::Own(Mark::End(look)) } else { Replaces::Nothing }
-    }
-
-    /// Fails if the file exists and may not be replaced. Called before the keys are read, which may take hours.
-    fn ensure_free<'a>(&self, look: Look, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-        self.replaces(look).check(&self.out)?;
-        replace::ensure_no_input(&self.out, inputs)
-    }
-
-    /// Writes the file that `fill` writes. If a signal arrives, nothing is left. Call it only while
-    /// [`interrupt::writing`] is held.
-    fn write(
-        &self,
-        look: Look,
-        fill: impl FnOnce(&mut dyn Write) -> io::Result<MapReport>,
-    ) -> anyhow::Result<MapReport> {
-        let written = replace::write_with(&self.out, self.replaces(look), |file| fill(&mut Attentive(file)));
-        if written.is_err() {
-            ensure_wanted()?;
-        }
-        written
-    }
-}
-
-/// Where a map is written, and which part of it.
-#[derive(Debug, Args)]
-struct Target {
-    #[command(flatten)]
-    file: OutArgs,
 
     /// The map's own id: a fingerprint (0x and 16 hexadecimal digits) [default: random]. Readers must pass it to load
     /// the map
     #[arg(long, value_name = "ID", value_parser = sources::parse_fingerprint)]
     id: Option<FileId>,
-
-    /// Write only slice I of N, counted from 0: each of N processes writes one, with the same files, options and id,
-    /// and `map join` joins all of them into the map that one process would write
-    #[arg(long, value_name = "I/N", value_parser = parse_slice, requires = "id")]
-    slice: Option<Slice>,
 }
 
 impl Target {
-    fn look(&self) -> Look {
-        if self.slice.is_some() { Look::MapSlice } else { Look::Map }
+    fn replaces(&self) -> Replaces {
+        if self.overwrite { Replaces::Own(Mark::End(Look::Map)) } else { Replaces::Nothing }
     }
 
+    /// Fails if the file exists and may not be replaced. Called before the keys are read, which may take hours.
     fn ensure_free<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-        self.file.ensure_free(self.look(), inputs)
+        self.replaces().check(&self.out)?;
+        replace::ensure_no_input(&self.out, inputs)
     }
 
-    fn id(&self) -> FileId {
-        self.id.unwrap_or_else(FileId::random)
+    /// Writes the map that `finish` makes with the id. If a signal arrives, nothing is left. Call it only while
+    /// [`interrupt::writing`] is held.
+    fn write(
+        &self,
+        finish: impl FnOnce(FileId, &mut Attentive<'_>) -> io::Result<MapReport>,
+    ) -> anyhow::Result<MapReport> {
+        let id = self.id.unwrap_or_else(FileId::random);
+        let written = replace::write_with(&self.out, self.replaces(), |file| finish(id, &mut Attentive(file)));
+        if written.is_err() {
+            ensure_wanted()?;
+        }
+        written
     }
-
-    /// Writes a built map. Call it only while [`interrupt::writing`] is held.
-    fn write_built(&self, builder: MapBuilder) -> anyhow::Result<MapReport> {
-        self.file.write(self.look(), |mut sink: &mut dyn Write| match self.slice {
-            Some(slice) => builder.finish_slice(self.id(), slice, &mut sink),
-            None => builder.finish(self.id(), &mut sink),
-        })
-    }
-
-    /// Writes a merged map. Call it only while [`interrupt::writing`] is held.
-    fn write_merged(&self, merge: MapMerge<'_>) -> anyhow::Result<MapReport> {
-        self.file.write(self.look(), |mut sink: &mut dyn Write| match self.slice {
-            Some(slice) => merge.finish_slice(self.id(), slice, &mut sink),
-            None => merge.finish(self.id(), &mut sink),
-        })
-    }
-}
-
-fn parse_slice(text: &str) -> Result<Slice, String> {
-    let parsed = text
-        .split_once('/')
-        .and_then(|(number, slices)| Slice::new(number.parse::<u32>().ok()?, slices.parse::<u32>().ok()?).ok());
-    parsed.ok_or_else(|| format!("expected a slice I/N, with I from 0 to N - 1, got '{text}'"))
 }
 
 /// Fails if a signal has interrupted the command.
@@ -352,68 +299,27 @@ impl fmt::Display for MapFields {
     }
 }
 
-/// The map or slice that was written.
+/// The map that was written.
 #[derive(Debug, Serialize)]
 struct Written {
     #[serde(flatten)]
-    part: Part,
+    map: MapFields,
     /// Pages whose entries are in the tail.
     outgrown_pages: u64,
     unknown_pages: u64,
     /// Keys that 32 or more files have.
     lists: u64,
-    #[serde(skip)]
-    pages: u64,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Part {
-    Map(MapFields),
-    Slice(SliceFields),
-}
-
-/// The numbers of a slice of a map.
-#[derive(Debug, Serialize)]
-struct SliceFields {
-    path: String,
-    /// Its number, a slash, and the number of slices.
-    slice: String,
-    map_id: String,
-    /// Those of the whole map.
-    covered_files: u32,
-    entries: u64,
-    /// Those of the slice.
-    bytes: u64,
-    pages: u64,
 }
 
 impl Written {
     fn new(target: &Target, report: MapReport) -> anyhow::Result<Self> {
-        let Some(slice) = target.slice else { return Self::of_map(&target.file.out, report) };
-        let fields = SliceFields {
-            path: input::name(&target.file.out).into_owned(),
-            slice: slice.to_string(),
-            map_id: id_text(target.id()),
-            covered_files: report.files,
-            entries: report.entries,
-            bytes: report.bytes,
-            pages: report.pages,
-        };
-        Ok(Self::of(Part::Slice(fields), report))
+        let MapReport { outgrown_pages, unknown_pages, lists, .. } = report;
+        Ok(Self { map: MapFields::new(&OpenMap::open(&target.out)?), outgrown_pages, unknown_pages, lists })
     }
 
-    fn of_map(path: &Path, report: MapReport) -> anyhow::Result<Self> {
-        Ok(Self::of(Part::Map(MapFields::new(&OpenMap::open(path)?)), report))
-    }
-
-    fn of(part: Part, MapReport { outgrown_pages, unknown_pages, lists, pages, .. }: MapReport) -> Self {
-        Self { part, outgrown_pages, unknown_pages, lists, pages }
-    }
-
-    /// Returns what a merge or a join says of unknown pages.
+    /// Returns what a merge says of unknown pages.
     fn unknown_line(&self) -> Option<String> {
-        let (unknown, all) = (grouped(self.unknown_pages), grouped(self.pages));
+        let (unknown, all) = (grouped(self.unknown_pages), grouped(self.map.pages));
         (self.unknown_pages > 0).then(|| {
             format!(
                 "{unknown} of {all} pages unknown, because pages of the inputs are damaged or unknown: lookups in them \
@@ -423,22 +329,9 @@ impl Written {
     }
 }
 
-impl fmt::Display for SliceFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, slice, map_id, .. } = self;
-        let (files, pages) = (units::counted(self.covered_files.into(), "file"), units::counted(self.pages, "page"));
-        let (entries, bytes) = (entries_text(self.entries), grouped(self.bytes));
-        writeln!(f, "{path}: slice {slice} of the map {map_id} of {files}, {entries}: {pages}, {bytes} bytes")?;
-        writeln!(f, "no reader can use it: join all slices with `sstfilter map join`")
-    }
-}
-
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.part {
-            Part::Map(fields) => write!(f, "{fields}")?,
-            Part::Slice(fields) => write!(f, "{fields}")?,
-        }
+        write!(f, "{}", self.map)?;
         if self.lists > 0 {
             writeln!(f, "keys that 32 or more files have: {}", grouped(self.lists))?;
         }

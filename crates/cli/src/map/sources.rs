@@ -171,7 +171,7 @@ impl Source {
             // Its sidecar says nothing about its keys.
             Look::Table => Ok(Keys::Table(Box::new(files::open_table_alone(&self.path, reading.of_tables())?))),
             Look::Foreign(_) => Ok(Keys::Foreign(Box::new(opened::foreign(&self.path, reading)?.0))),
-            Look::Map | Look::MapSlice => Err(files::is_a_map(&self.path)),
+            Look::Map => Err(files::is_a_map(&self.path)),
             _ => bail!("{}: {ABOUT_LISTS}", files::neither(&self.path)),
         }
     }

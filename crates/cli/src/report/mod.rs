@@ -1,5 +1,6 @@
 //! `sstfilter report`: describes the filters of a store on a page, in JSON and in a few lines.
 
+mod chart;
 mod levels;
 mod page;
 mod rates;
@@ -110,7 +111,7 @@ pub(crate) fn run(
     let rates = measure(&mut survey, &absent, reading);
     let filters: Vec<TableFilter> = survey.filters.iter().map(|(_, filter)| *filter).collect();
     let settings = TablesReport::new(&filters, None, core::mem::take(&mut survey.left_out));
-    let (outcome, chart) = (survey.outcome(), page::chart(&survey.filters));
+    let (outcome, chart) = (survey.outcome(), chart::chart(&survey.filters));
     let mut report = Report::new(args, options, survey, &absent, rates, settings);
     if let Some(files) = files {
         let contents = [page::html(&report, chart.as_ref())?, serde_json::to_string_pretty(&report)? + "\n"];

@@ -3,14 +3,14 @@
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use sstfilter_charts::{Chart, Colour, Part, bar};
+use sstfilter_charts::{Chart, Colour, Part, Style, bar};
 
+use super::chart::DRAWN;
 use super::levels::{self, LevelRow, unknown};
 use super::rates::{self, Rate};
 use super::remarks::{Group, Remark};
 use super::survey::TableRow;
 use super::{Report, sentence};
-use crate::advise::chart::{self, NamedFilter};
 use crate::advise::tables::{ABOUT_COSTS, COST_COLUMNS, LEVEL_COLUMNS};
 use crate::inspect::State;
 use crate::left_out::LeftOut;
@@ -24,22 +24,6 @@ pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter repor
 
 /// Maximum number of listed tables, and of listed reasons for a state.
 const LISTED: usize = 50;
-
-/// Maximum number of tables in the chart, which is drawn twice on the page.
-const DRAWN: usize = 400;
-
-/// Colours of the kinds, in their order; further kinds reuse them.
-const COLOURS: [Colour; 8] =
-    [Colour::BLUE, Colour::AMBER, Colour::GREEN, Colour::PINK, Colour::NAVY, Colour::BROWN, Colour::SKY, Colour::INK];
-
-/// Returns a chart of the largest filters by size and rate, together with those of this library.
-pub(super) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
-    let mut largest = filters.to_vec();
-    // The largest filters: they cost the most.
-    largest.sort_by_key(|(_, filter)| Reverse(filter.bytes));
-    largest.truncate(DRAWN);
-    chart::chart(&largest)
-}
 
 /// Returns the document.
 pub(super) fn html(report: &Report, chart: Option<&Chart>) -> anyhow::Result<String> {
@@ -186,7 +170,7 @@ fn colours(report: &Report) -> BTreeMap<&str, Colour> {
     let kinds = report.levels.iter().flat_map(|row| &row.filters).filter(|kind| kind.bytes > 0);
     let kinds: BTreeSet<_> = kinds.map(|kind| kind.filter.as_str()).collect();
     // By name, so that a kind has the same colour on every level.
-    kinds.into_iter().zip(COLOURS.into_iter().cycle()).collect()
+    kinds.into_iter().enumerate().map(|(nth, kind)| (kind, Style::nth(nth).colour)).collect()
 }
 
 fn swatch(name: &str, colour: Colour) -> String {

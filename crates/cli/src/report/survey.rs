@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::advise::chart::NamedFilter;
+use super::chart::NamedFilter;
 use crate::advise::tables::{TableFilter, filter_of};
 use crate::files::Found;
 use crate::input;

@@ -314,22 +314,6 @@ fn memory_that_saves_no_reads_is_told() {
     assert!(needed["enough"].is_null(), "{needed}");
 }
 
-#[test]
-fn the_filters_of_tables_are_drawn_to_a_new_file_and_to_no_other() {
-    let place = Place::new();
-    let tables = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
-    let chart = place.text("filters.svg");
-    let advise = ["advise", "--tables", &tables, "../interop/fixtures/leveldb", "--chart", &chart];
-    run(&advise).expect_code(0);
-    let svg = fs::read_to_string(&chart).unwrap();
-    assert!(svg.starts_with("<svg") && svg.contains("sstfilter, Ribbon") && svg.contains("information bound"), "{svg}");
-    assert!((1..=3).all(|number| svg.contains(&format!("00000{number}.sst: 1,000 keys"))), "a tip for each table");
-    assert!(svg.contains("6000-keys.ldb: 6,000 keys"), "{svg}");
-    run(&advise).expect_error("expected a file that does not exist");
-    assert_eq!(fs::read_to_string(&chart).unwrap(), svg);
-    run(&["advise", "--keys", "5", "--chart", &place.text("other.svg")]).expect_code(2);
-}
-
 /// The failure guarded against: advice for a store that is not the one that would be built.
 #[test]
 fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {

@@ -62,9 +62,8 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
     let [block, taken, ranges, measured, report] =
         ["own.filter", "taken.filter", "ranges.filter", "measured", "report"].map(|name| place.text(name));
     let pairs = place.write("pairs", "key\tkey2\n");
-    let [list, map, merged, slice, joined] =
-        ["list", "a.map", "merged.map", "slice", "joined.map"].map(|name| place.text(name));
-    let runs: [&[&str]; 31] = [
+    let [list, map, merged] = ["list", "a.map", "merged.map"].map(|name| place.text(name));
+    let runs: [&[&str]; 29] = [
         &["measure", "--max-keys", "1000", "--out", &measured],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
@@ -103,8 +102,6 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
         &["verify", &tables, &rocksdb, &damaged],
         &["map", "build", &tables, "--out", &map],
         &["map", "merge", &map, "--out", &merged],
-        &["map", "merge", &map, "--out", &slice, "--slice", "0/1", "--id", "0x0000000000000001"],
-        &["map", "join", &slice, "--out", &joined],
         &["map", "probe", &map, "--keys", &keys, "--per-key"],
         &["map", "info", &map, "--files"],
         &["map", "build", "--key-lists", &list, "--out", &map, "--overwrite"],

@@ -152,18 +152,14 @@ fn look_alikes() -> Vec<Vec<u8>> {
 fn a_file_that_ends_with_a_magic_number_is_neither_replaced_nor_called_damaged() {
     let place = Place::new();
     let (tables, keys) = (place.build(10, &[]), place.write("keys", "a\nb\n"));
-    let [table, map, slice] = [format!("{tables}/000001.sst"), place.text("a.map"), place.text("slice")];
-    let id = ["--id", "0x0000000000000001"];
-    run(&[&["map", "build", "--key-lists", &keys, "--out", &map], &id[..]].concat()).expect_code(0);
-    run(&[&["map", "build", "--key-lists", &keys, "--out", &slice, "--slice", "0/1"], &id[..]].concat()).expect_code(0);
+    let [table, map] = [format!("{tables}/000001.sst"), place.text("a.map")];
+    run(&["map", "build", "--key-lists", &keys, "--out", &map]).expect_code(0);
     for (number, bytes) in look_alikes().into_iter().enumerate() {
         let out = &place.write(&format!("tables/text-{number}"), &bytes);
-        let writing: [&[&str]; 8] = [
+        let writing: [&[&str]; 6] = [
             &["map", "build", "--key-lists", &keys],
             &["map", "build", "--key-lists", out],
-            &["map", "build", "--key-lists", &keys, "--slice", "0/1", "--id", "0x0000000000000002"],
             &["map", "merge", &map],
-            &["map", "join", &slice],
             &["filter", "build", "--keys", &keys],
             &["filter", "build", "--keys", out],
             &["filter", "extract", &table],
@@ -206,19 +202,16 @@ fn own_files_are_replaced_and_damaged_ones_are_called_damaged() {
 fn no_command_replaces_what_it_reads() {
     let place = Place::new();
     let keys = place.write("keys", "a\n");
-    let [map, slice] = ["a.map", "slice"].map(|name| place.text(name));
-    let slices = ["--slice", "0/1", "--id", "0x0000000000000001"];
+    let map = place.text("a.map");
     run(&["map", "build", "--key-lists", &keys, "--out", &map]).expect_code(0);
-    run(&[&["map", "build", "--key-lists", &keys, "--out", &slice][..], &slices].concat()).expect_code(0);
     let block = place.text("block");
     run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
     let linked = place.text("linked.map");
     symlink(&map, &linked).unwrap();
-    let writing: [(&[&str], &str); 5] = [
+    let writing: [(&[&str], &str); 4] = [
         (&["map", "merge", &map], &map),
         (&["map", "merge", &linked], &map),
         (&["map", "build", "--key-lists", &map], &map),
-        (&[&["map", "merge", &slice][..], &slices].concat(), &slice),
         (&["filter", "build", "--keys", &block], &block),
     ];
     for (command, out) in writing {

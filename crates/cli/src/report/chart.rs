@@ -1,14 +1,11 @@
-//! Draws the size and rate of each table's filter in a store, together with this library's filters.
+//! The chart of a report: the size and rate of each table's filter, together with this library's filters.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use core::cmp::Reverse;
 
-use anyhow::{Context, anyhow};
 use sstfilter::{ConfigError, FalsePositiveRate, FixedPolicy, Sizing};
-use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
+use sstfilter_charts::{Axis, Chart, Colour, Form, Mark, Point, Series, Style};
 
-use super::tables::TableFilter;
+use crate::advise::tables::TableFilter;
 use crate::units::{counted, grouped, percent};
 
 /// Steps of the lines of this library's filters.
@@ -18,34 +15,18 @@ const STEPS: u32 = 60;
 /// the bottom.
 const MAX_BITS: f64 = 40.0;
 
-/// Styles of the levels; further levels reuse them.
-const STYLES: [(Colour, Mark); 7] = [
-    (Colour::RED, Mark::Disc),
-    (Colour::AMBER, Mark::Square),
-    (Colour::GREEN, Mark::Triangle),
-    (Colour::PINK, Mark::Square),
-    (Colour::BROWN, Mark::Diamond),
-    (Colour::SKY, Mark::Disc),
-    (Colour::NAVY, Mark::Diamond),
-];
+/// Maximum number of tables in the chart, which is drawn twice on the page.
+pub(super) const DRAWN: usize = 400;
 
 /// A table's name and filter.
-pub(crate) type NamedFilter = (String, TableFilter);
+pub(super) type NamedFilter = (String, TableFilter);
 
-/// Draws the filters to a new file. Fails if the file exists.
-pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> {
-    let none = || format!("--chart: no filter of at most {MAX_BITS} bits per key has a rate between 0 and 1");
-    let chart = chart(filters).with_context(none)?;
-    let svg = chart.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
-    let context =
-        || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
-    // Never replaces a file: an SVG has no mark of this program.
-    let mut file = File::create_new(path).with_context(context)?;
-    file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
-}
-
-/// Returns a chart of the filters whose size and rate fit into it; `None` if there is no such filter.
-pub(crate) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
+/// Returns a chart of the largest filters whose size and rate fit into it; `None` if there is no such filter.
+pub(super) fn chart(filters: &[NamedFilter]) -> Option<Chart> {
+    let mut filters = filters.to_vec();
+    // The largest filters: they cost the most.
+    filters.sort_by_key(|(_, filter)| Reverse(filter.bytes));
+    filters.truncate(DRAWN);
     let is_drawn = |filter: &TableFilter| {
         filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MAX_BITS
     };
@@ -78,7 +59,7 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
     levels.sort_unstable();
     levels.dedup();
     let is_known = levels != [None];
-    let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
+    let series = |(nth, level): (usize, Option<u32>)| {
         let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
         let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
         // From left to right: the axis of rates is descending.
@@ -88,9 +69,10 @@ fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
             None if is_known => "unknown level now".to_owned(),
             None => "tables now".to_owned(),
         };
-        Series { name, style: Style { colour, mark, width: 2 }, form: Form::Marks, points }
+        // From the second style on: a line below has the colour of the first.
+        Series { name, style: Style::nth(nth + 1), form: Form::Marks, points }
     };
-    levels.into_iter().zip(STYLES.iter().cycle()).map(series).collect()
+    levels.into_iter().enumerate().map(series).collect()
 }
 
 fn point(name: &str, filter: &TableFilter) -> Point {
