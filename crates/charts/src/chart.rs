@@ -18,8 +18,6 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Limits on the vertical axis.
     pub limits: Vec<Limit>,
-    /// Points with a ring around them.
-    pub rings: Vec<(f64, f64)>,
 }
 
 /// Where the series of a chart are named, if its frame has space for labels.
@@ -71,19 +69,8 @@ pub enum Form {
 pub struct Limit {
     /// The value.
     pub at: f64,
-    /// The place of its label.
-    pub side: Side,
-    /// Its label.
+    /// Its label, below the limit's line, at its right end.
     pub text: String,
-}
-
-/// The place of a limit's label. Choose one where the chart has no lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Above the limit's line, at its left end.
-    AboveLeft,
-    /// Below the limit's line, at its right end.
-    BelowRight,
 }
 
 /// The rates in charts of sizes: from just above 1/8 to just above 16-bit fingerprints at 2^-18.
@@ -100,7 +87,7 @@ impl Chart {
         let (least, most) = extent(points().map(|point| point.at.0));
         let (low, high) = extent(points().map(|point| point.at.1));
         let (x, y) = (Axis::keys((least * 0.9, most * 1.1)), Axis::logarithmic(y_title, (low * 0.87, high * 1.15)));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new() }
     }
 
     /// Returns a chart of bits per key by the observed false positive rate, with the information bound.
@@ -120,14 +107,14 @@ impl Chart {
         let name = "information bound".to_owned();
         series.push(Series { name, style, form: Form::Broken, points: bound.to_vec() });
         let y = Axis::linear("bits per key", max_bits, 5.0, |bits| format!("{bits}"));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new() }
     }
 
     /// Adds a line at `at`, and extends the vertical axis to it.
     #[must_use]
     pub fn with_lower_bound(mut self, at: f64, text: &str) -> Self {
         self.y = Axis::logarithmic(&self.y.title, (self.y.ends.0.min(at * 0.86), self.y.ends.1));
-        self.limits.push(Limit { at, side: Side::BelowRight, text: text.to_owned() });
+        self.limits.push(Limit { at, text: text.to_owned() });
         self
     }
 }

@@ -14,7 +14,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{ShapeStyle, TRANSPARENT, TextStyle};
 
 use crate::axis::Axis;
-use crate::chart::{Chart, Form, Labels, Limit, Series, Side};
+use crate::chart::{Chart, Form, Labels, Limit, Series};
 use crate::labels::{Area, Toward, place_near, spread, text_width};
 use crate::style::{Colour, Mark, Style, css};
 
@@ -147,10 +147,7 @@ impl<'a> Drawing<'a> {
         self.titles()?;
         self.chart.limits.iter().try_for_each(|limit| self.limit(limit))?;
         // The first series are the most important, so they are drawn last, on top.
-        self.chart.series.iter().rev().try_for_each(|series| self.series(series))?;
-        for &ring in &self.chart.rings {
-            self.root.draw(&Circle::new(self.pixel(ring), 9, Colour::INK.rgb().stroke_width(2)))?;
-        }
+        (0..self.chart.series.len()).rev().try_for_each(|number| self.series(number))?;
         match (self.frame.labels, self.chart.labels) {
             (LabelSpace::Below, _) => self.legend()?,
             (LabelSpace::Right(_), Labels::AtEnds) => self.labels_at_ends()?,
@@ -169,7 +166,7 @@ impl<'a> Drawing<'a> {
         if self.frame.class.is_none() {
             self.text(&self.chart.title, (12, 26), TITLE_SIZE, Colour::INK, HPos::Left)?;
         }
-        self.text(&self.chart.x.title, (right, bottom + 40), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)?;
+        self.text(&self.chart.x.directed_title(), (right, bottom + 40), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)?;
         self.text(&self.chart.y.title, (4, top - 22), TEXT_SIZE - 1, Colour::FAINT, HPos::Left)
     }
 
@@ -177,14 +174,12 @@ impl<'a> Drawing<'a> {
         let (left, right) = (self.plot.from.0, self.plot.to.0);
         let (_, y) = self.pixel((self.chart.x.ends.0, limit.at));
         self.dashes([(left, y), (right, y)], (2, 4), Colour::FAINT.rgb().stroke_width(1))?;
-        let (from, anchor) = match limit.side {
-            Side::AboveLeft => ((left + 6, y - 10), HPos::Left),
-            Side::BelowRight => ((right - 4, y + 10), HPos::Right),
-        };
-        self.text(&limit.text, from, TEXT_SIZE - 1, Colour::FAINT, anchor)
+        self.text(&limit.text, (right - 4, y + 10), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)
     }
 
-    fn series(&self, series: &Series) -> Drawn {
+    /// Draws the series with this number. Earlier ones are drawn over it.
+    fn series(&self, number: usize) -> Drawn {
+        let (above, series) = (&self.chart.series[..number], &self.chart.series[number]);
         let style = series.style.colour.rgb().stroke_width(series.style.width);
         let line: Vec<Pixel> = within(&series.points, &self.chart.y).into_iter().map(|at| self.pixel(at)).collect();
         match series.form {
@@ -193,9 +188,22 @@ impl<'a> Drawing<'a> {
             Form::Marks => {}
         }
         if series.form.has_marks() {
-            self.visible(series).try_for_each(|point| self.mark(point, series.style))?;
+            for point in self.visible(series) {
+                let is_hidden = above.iter().any(|above| self.has_mark_at(above, point));
+                if is_hidden {
+                    // Wider than the mark above it, which would cover any other.
+                    self.root.draw(&Circle::new(point, 8, style))?;
+                } else {
+                    self.mark(point, series.style)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether the series has a mark within two pixels.
+    fn has_mark_at(&self, series: &Series, (x, y): Pixel) -> bool {
+        series.form.has_marks() && self.visible(series).any(|at| (at.0 - x).abs() <= 2 && (at.1 - y).abs() <= 2)
     }
 
     /// Returns the pixels of the points inside the plot.
@@ -383,7 +391,11 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+    use std::collections::BTreeSet;
+
+    use crate::{Axis, Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+
+    const FRAMES: [Frame; 3] = [Frame::WIDE, Frame::NARROW, Frame::FILE];
 
     fn series(name: &str, points: &[(f64, f64)]) -> Series {
         Series {
@@ -401,8 +413,8 @@ mod tests {
     #[test]
     fn all_text_is_text_and_each_point_has_a_mark_and_a_tip() {
         let chart =
-            Chart::by_keys("A & B", "ns", vec![series("one", &[(1e3, 2.0), (1e4, 3.0)]), series("two", &[(1e4, 3.0)])]);
-        for frame in [Frame::WIDE, Frame::NARROW, Frame::FILE] {
+            Chart::by_keys("A & B", "ns", vec![series("one", &[(1e3, 2.0), (1e4, 3.0)]), series("two", &[(1e4, 2.5)])]);
+        for frame in FRAMES {
             let svg = chart.svg(frame).unwrap();
             assert!(
                 svg.contains("aria-label=\"A &amp; B\"") && svg.contains("one &lt;2&gt;") && svg.contains("10 K"),
@@ -420,5 +432,91 @@ mod tests {
         let at_ends = svg(Labels::AtEnds);
         assert!(at_ends.contains("large \u{2191}") && at_ends.contains("information bound"), "{at_ends}");
         assert_eq!((marks(&at_ends), marks(&svg(Labels::AtPoints))), (2, 1));
+    }
+
+    fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+        let (_, rest) = element.split_once(&format!("{name}=\""))?;
+        Some(rest.split_once('"')?.0)
+    }
+
+    /// Returns the labels of the ticks of both axes.
+    fn ticks(svg: &str) -> [Vec<&str>; 2] {
+        let (mut horizontal, mut vertical) = (Vec::new(), Vec::new());
+        for element in svg.split("<text ").skip(1) {
+            let (attributes, rest) = element.split_once(">\n").unwrap();
+            let label = rest.split_once("\n</text>").unwrap().0;
+            let x: i32 = attribute(attributes, "x").unwrap().parse().unwrap();
+            match attribute(attributes, "text-anchor").unwrap() {
+                "middle" => horizontal.push(label),
+                "end" if x < super::LEFT => vertical.push(label),
+                _ => {}
+            }
+        }
+        [horizontal, vertical]
+    }
+
+    #[test]
+    fn each_axis_has_three_ticks_or_more_and_a_falling_one_says_so() {
+        let by_keys = |points| Chart::by_keys("", "ns", vec![series("one", points)]);
+        let by_rate = |ends, bits| Chart::bits_by_rate("", Axis::rates("rate", ends), bits, vec![series("one", &[])]);
+        let charts = [
+            by_keys(&[]),
+            by_keys(&[(1e3, 2.0)]),
+            by_keys(&[(100.0, 7.0), (300.0, 7.7)]),
+            by_keys(&[(100.0, 2.0), (1e7, 900.0)]),
+            by_keys(&[(1e3, 8.0)]).with_lower_bound(8.0, "bound"),
+            by_rate((0.03, 0.005 / 1.5), 15.0),
+            by_rate((0.99, 1e-10), 40.0),
+            by_rate((0.99, 0.3), 5.0),
+            Chart::by_rate("", Labels::AtEnds, vec![series("one", &[(0.01, 10.0)])]),
+        ];
+        for (chart, frame) in charts.iter().flat_map(|chart| FRAMES.map(|frame| (chart, frame))) {
+            let svg = chart.svg(frame).unwrap();
+            for labels in ticks(&svg) {
+                let distinct: BTreeSet<_> = labels.iter().collect();
+                assert!(labels.len() >= 3 && distinct.len() == labels.len(), "{labels:?} in {svg}");
+            }
+            let is_falling = chart.x.ends.0 > chart.x.ends.1;
+            assert_eq!(svg.contains("(falls to the right)"), is_falling, "{svg}");
+        }
+    }
+
+    /// Returns the colour and shape of each mark.
+    fn drawn_marks(svg: &str) -> BTreeSet<(String, String)> {
+        let of_polygon = |element: &str| {
+            let number = |text: &str| text.parse::<i32>().unwrap();
+            let corner = |pair: &str| pair.split_once(',').map(|(x, y)| (number(x), number(y))).unwrap();
+            let corners: Vec<_> = attribute(element, "points")?.split_whitespace().map(corner).collect();
+            let shape: Vec<_> = corners.iter().map(|(x, y)| (x - corners[0].0, y - corners[0].1)).collect();
+            Some((attribute(element, "fill")?.to_owned(), format!("{shape:?}")))
+        };
+        let of_circle = |element: &str| {
+            let is_mark = attribute(element, " r") == Some("4");
+            let colour = ["fill", "stroke"].map(|name| attribute(element, name).unwrap_or("none").to_owned());
+            is_mark.then(|| (colour.concat(), "circle".to_owned()))
+        };
+        let polygons = svg.split("<polygon ").skip(1).filter_map(|element| of_polygon(element.split_once("/>")?.0));
+        let circles = svg.split("<circle ").skip(1).filter_map(|element| of_circle(element.split_once('>')?.0));
+        polygons.chain(circles).collect()
+    }
+
+    #[test]
+    fn no_two_of_fifty_series_have_the_same_colour_and_mark() {
+        let point = |number: usize| Point { at: (1e3, 1.5_f64.powi(i32::try_from(number).unwrap())), tip: String::new() };
+        let one = |number| Series { style: Style::nth(number), points: vec![point(number)], ..series("one", &[]) };
+        let svg = Chart::by_keys("", "ns", (0..50).map(one).collect()).svg(Frame::NARROW).unwrap();
+        // The rings, one for each colour, are white inside.
+        let below_rings = ("#FFFFFFnone".to_owned(), "circle".to_owned());
+        let mut drawn = drawn_marks(&svg);
+        assert!(drawn.remove(&below_rings), "{drawn:?}");
+        assert_eq!(drawn.len(), 50, "{drawn:?}");
+    }
+
+    #[test]
+    fn a_mark_at_the_place_of_another_is_a_ring_around_it() {
+        let svg = Chart::by_keys("", "ns", vec![series("one", &[(1e3, 2.0)]), series("two", &[(1e3, 2.0)])])
+            .svg(Frame::WIDE)
+            .unwrap();
+        assert_eq!((marks(&svg), svg.matches("r=\"8\"").count()), (1 + 2, 1), "{svg}");
     }
 }

@@ -29,7 +29,7 @@ mod table;
 
 pub use axis::{Axis, Scale};
 pub use bar::{Part, bar};
-pub use chart::{Chart, Form, Labels, Limit, Point, Series, Side};
+pub use chart::{Chart, Form, Labels, Limit, Point, Series};
 pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};
 pub use style::{Colour, Mark, Style, css};

@@ -96,6 +96,33 @@ pub struct Style {
     pub width: u32,
 }
 
+/// Colours of series in their order: neighbours are easy to tell apart.
+const COLOURS: [Colour; 10] = [
+    Colour::BLUE,
+    Colour::RED,
+    Colour::SKY,
+    Colour::NAVY,
+    Colour::GREEN,
+    Colour::PINK,
+    Colour::AMBER,
+    Colour::BROWN,
+    Colour::INK,
+    Colour::GREY,
+];
+
+const MARKS: [Mark; 5] = [Mark::Disc, Mark::Square, Mark::Diamond, Mark::Triangle, Mark::Ring];
+
+impl Style {
+    /// Returns the style of the series with this number, from 0. The first fifty differ in their colour or mark.
+    #[must_use]
+    pub fn nth(number: usize) -> Self {
+        let round = number / COLOURS.len();
+        // Marks change with each colour, because some colours are similar, and move on by one in each round of colours.
+        let mark = MARKS[(number + round) % MARKS.len()];
+        Self { colour: COLOURS[number % COLOURS.len()], mark, width: 2 }
+    }
+}
+
 /// Returns the style sheet of a page with charts. On dark screens, it replaces each colour by its counterpart: a rule
 /// takes precedence over an attribute of the drawing.
 #[must_use]
@@ -136,6 +163,12 @@ mod tests {
             assert!(contrast(colour.light, Colour::PAPER.light) > 3.0, "{colour:?}");
             assert!(contrast(colour.dark, Colour::PAPER.dark) > 3.0, "{colour:?}");
         }
+    }
+
+    #[test]
+    fn fifty_series_have_fifty_styles() {
+        let styles: Vec<_> = (0..50).map(Style::nth).collect();
+        assert!((0..50).all(|later| !styles[..later].contains(&styles[later])));
     }
 
     #[test]

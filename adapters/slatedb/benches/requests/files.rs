@@ -145,7 +145,6 @@ fn chart(results: &Results, layout: Layout, skew: Skew) -> Chart {
         labels: Labels::AtEnds,
         series: lines.chain(fits).collect(),
         limits: Vec::new(),
-        rings: Vec::new(),
     }
 }
 
