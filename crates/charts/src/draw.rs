@@ -457,8 +457,8 @@ mod tests {
 
     #[test]
     fn each_axis_has_three_ticks_or_more_and_a_falling_one_says_so() {
-        let by_keys = |points| Chart::by_keys("", "ns", vec![series("one", points)]);
-        let by_rate = |ends, bits| Chart::bits_by_rate("", Axis::rates("rate", ends), bits, vec![series("one", &[])]);
+        let by_keys = |points: &[(f64, f64)]| Chart::by_keys("", "ns", vec![series("one", points)]);
+        let by_rate = |ends: (f64, f64), bits: f64| Chart::bits_by_rate("", Axis::rates("rate", ends), bits, vec![series("one", &[])]);
         let charts = [
             by_keys(&[]),
             by_keys(&[(1e3, 2.0)]),

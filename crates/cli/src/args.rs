@@ -110,15 +110,14 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
-    /// Compare every kind of filter on your own keys: bytes, false positive rates, times and blocks read
+    /// Compare every kind of filter on your own keys or on made-up ones: bytes, false positive rates, times and blocks
+    /// read, with --out on a page with charts
     Compare(CompareArgs),
     /// Rank the kinds of filter for your use case, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Report on the filters of your tables: sizes by level, bad filters and how to fix them, measured rates, other
     /// settings. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
-    /// Measure every kind of filter on this machine and write a page with charts
-    Measure(MeasureArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
@@ -493,23 +492,6 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
     // `parse` accepts infinity and NaN, which no budget or ratio can be.
     let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
     ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MeasureArgs {
-    /// Directory for measure.html, measure.csv and measure.json; created if missing. Only files of an earlier
-    /// measurement are replaced
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-
-    /// Use filters of up to 100,000 keys and fewer repetitions: takes under a minute instead of several
-    #[arg(long)]
-    pub(crate) quick: bool,
-
-    /// Use filters of up to N keys, for tests of the command itself: small ones give rough figures
-    #[arg(long, value_name = "N", hide = true,
-        value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
-    pub(crate) max_keys: Option<u32>,
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

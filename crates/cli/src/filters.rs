@@ -66,19 +66,13 @@ pub(crate) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], match
     matches.count()
 }
 
-/// Returns the share of `probes` absent keys for which the filter is positive.
+/// Returns the share of `probes` made-up absent keys for which the filter is positive.
 pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
-    observed_rate(probes, |hashes, matches| filter.may_contain_batch(hashes, matches))
-}
-
-/// Returns the share of `probes` absent keys for which `answer`, given many hashes, is positive.
-pub(crate) fn observed_rate(probes: u64, answer: impl Fn(&[KeyHash], &mut MatchBitmap)) -> f64 {
     let (mut matches, mut positives) = (MatchBitmap::default(), 0);
     for from in (0..probes).step_by(BATCH) {
         // Made batch by batch: all hashes of a measurement would take hundreds of megabytes.
         let hashes = present(FIRST_ABSENT + from, (probes - from).min(BATCH as u64));
-        answer(&hashes, &mut matches);
-        positives += matches.count();
+        positives += count_batch(filter, &hashes, &mut matches);
     }
     positives as f64 / probes as f64
 }

@@ -20,7 +20,6 @@ mod interrupt;
 mod left_out;
 mod lines;
 mod map;
-mod measure;
 mod memory;
 mod opened;
 mod output;
@@ -115,7 +114,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Filter(command) => bare::run(command, format, reading, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),
-        Command::Compare(args) => output.report(compare::run(args, format, reading)?),
+        Command::Compare(args) => output.report(compare::run(args, &cli.reading_options(), format, reading)?),
         // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
@@ -125,7 +124,6 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
         Command::Report(args) => output.report(report::run(args, &cli.reading_options(), format, reading)?),
-        Command::Measure(args) => output.report(measure::run(args)?),
     }?;
     // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;

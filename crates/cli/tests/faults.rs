@@ -457,9 +457,9 @@ fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
 }
 
 #[test]
-fn a_measurement_whose_calls_fail_leaves_whole_files() {
-    let arguments = ["measure", "--out", "WORK/measured", "--max-keys", "1000"];
-    let scenario = Scenario::new("measure", &arguments).writing();
+fn a_comparison_whose_calls_fail_leaves_whole_files() {
+    let arguments = ["compare", "--out", "WORK/compared", "--generate", "100"];
+    let scenario = Scenario::new("compare", &arguments).writing();
     try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
 }
 

@@ -3,18 +3,25 @@
 use core::fmt;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use sstfilter::{BitsPerKey, FalsePositiveRate};
 
 use crate::args::{parse_bits_per_key, parse_fpr};
+use crate::output::shell_word;
 use crate::units::count_in;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
 pub(crate) struct CompareArgs {
     /// Sources of keys: files of keys (text after a tab is ignored), tables (also of RocksDB, LevelDB and Pebble), or
     /// directories of tables
-    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     pub(super) input: Vec<PathBuf>,
+
+    /// Compare on N made-up keys instead, with made-up absent keys
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=100_000_000), allow_negative_numbers = true,
+        conflicts_with_all = ["absent", "holdout"])]
+    pub(super) generate: Option<u64>,
 
     /// Sources of absent keys to probe for, like those of --input
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "holdout")]
@@ -36,6 +43,32 @@ pub(crate) struct CompareArgs {
     /// Compare at this size instead, 1 to 100 bits per key (auto uses the rate of a Bloom filter of this size)
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(super) bits_per_key: Option<BitsPerKey>,
+
+    /// Also measure all kinds at other rates and with fewer keys, and write a page with charts, compare.html, and
+    /// compare.json to this directory, created if missing. Only files of an earlier comparison are replaced. A million
+    /// keys take minutes
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+}
+
+impl CompareArgs {
+    /// Returns the command that gives the same figures, without the path of its output. `options` say how tables are
+    /// read.
+    pub(super) fn command(&self, options: &str) -> String {
+        let list = |paths: &[PathBuf]| paths.iter().map(|path| shell_word(path)).collect::<Vec<_>>().join(" ");
+        let holds_out = self.generate.is_none() && self.absent.is_none();
+        let words = [
+            self.generate.map(|keys| format!("--generate {keys}")),
+            (!self.input.is_empty()).then(|| format!("--input {}", list(&self.input))),
+            self.absent.as_deref().map(|paths| format!("--absent {}", list(paths))),
+            holds_out.then(|| format!("--holdout {}", self.holdout)),
+            self.files.map(|files| format!("--files {files}")),
+            self.fpr.map(|rate| format!("--fpr {}", rate.get())),
+            self.bits_per_key.map(|bits| format!("--bits-per-key {}", bits.get())),
+            self.out.as_ref().map(|_| "--out DIR".to_owned()),
+        ];
+        format!("sstfilter compare{options} {}", words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
 }
 
 /// The share of the keys that are held out from the filters.

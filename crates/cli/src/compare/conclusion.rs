@@ -3,7 +3,7 @@
 use sstfilter::KindId;
 
 use super::Footing;
-use super::measure::Row;
+use super::rows::Row;
 use crate::units::{bytes, counted, grouped};
 
 /// A filter that is larger than blocked Bloom by more than this factor does not have the same size.
@@ -11,12 +11,9 @@ const SAME_BYTES: f64 = 1.01;
 
 /// Returns a sentence that compares the best kind on this footing with blocked Bloom. If a filter lost a key, the
 /// sentence says only that.
-pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
-    if let Some(row) = rows.iter().find(|row| row.lost_keys > 0) {
-        let (name, lost, keys) = (row.name(), grouped(row.lost_keys), counted(keys, "key"));
-        return format!(
-            "KEYS WERE LOST: {name} is negative for {lost} of its {keys}, which must never happen. Please report it."
-        );
+pub(super) fn sentence(rows: &[Row], footing: Footing) -> String {
+    if let Some(alarm) = rows.iter().find_map(alarm) {
+        return alarm;
     }
     let bloom = rows.iter().find(|row| row.filter == KindId::BLOCKED_BLOOM.name());
     if let Footing::BitsPerKey(_) = footing {
@@ -24,6 +21,16 @@ pub(super) fn sentence(rows: &[Row], footing: Footing, keys: u64) -> String {
     } else {
         at_one_rate(rows, bloom, footing)
     }
+}
+
+/// Returns a sentence on the keys that the filter lost, if there are any.
+pub(super) fn alarm(row: &Row) -> Option<String> {
+    let (name, lost, keys) = (row.name(), grouped(row.lost_keys), counted(row.keys, "key"));
+    (row.lost_keys > 0).then(|| {
+        format!(
+            "KEYS WERE LOST: {name} is negative for {lost} of its {keys}, which must never happen. Please report it."
+        )
+    })
 }
 
 /// Names the smallest filter.
@@ -90,6 +97,7 @@ mod tests {
         Row {
             filter,
             kind: filter,
+            keys: 7,
             bytes,
             expected_blocks_per_absent_key: blocks,
             times: Times { build_ns_per_key: bytes as f64, query_one_ns: 1.0, query_batch_ns: 1.0 },
@@ -101,13 +109,13 @@ mod tests {
     fn the_best_at_one_rate_is_the_smallest_and_at_one_size_the_one_that_reads_least() {
         let rows =
             [row("bloom", 2_048, 0.01), row("ribbon", 1_024, 0.02), row("xor", 2_060, 0.001), row("fuse", 2_100, 0.0)];
-        let by_rate = sentence(&rows, Footing::Fpr(0.01), 7);
+        let by_rate = sentence(&rows, Footing::Fpr(0.01));
         assert!(
             by_rate.contains("ribbon is smallest: 1.0 KiB instead of the 2.0 KiB of blocked Bloom, 50 % less"),
             "{by_rate}"
         );
         assert!(by_rate.contains("for 0.5 times its build time"), "{by_rate}");
-        let by_size = sentence(&rows, Footing::BitsPerKey(10.0), 7);
+        let by_size = sentence(&rows, Footing::BitsPerKey(10.0));
         assert!(
             by_size.starts_with("At 10 bits per key, xor reads the fewest data blocks: 0.0010 expected"),
             "{by_size}"
@@ -118,8 +126,8 @@ mod tests {
     #[test]
     fn bloom_that_is_best_is_not_said_to_lose_to_itself() {
         let rows = [row("bloom", 10, 0.1), row("auto", 10, 0.1)];
-        assert!(sentence(&rows, Footing::Fpr(0.01), 7).ends_with("blocked Bloom is smallest: 10 B."));
-        let by_size = sentence(&rows, Footing::BitsPerKey(10.0), 7);
+        assert!(sentence(&rows, Footing::Fpr(0.01)).ends_with("blocked Bloom is smallest: 10 B."));
+        let by_size = sentence(&rows, Footing::BitsPerKey(10.0));
         assert!(
             by_size.ends_with("blocked Bloom reads the fewest data blocks: 0.1000 expected per absent key."),
             "{by_size}"
@@ -128,9 +136,9 @@ mod tests {
 
     #[test]
     fn a_comparison_without_bloom_names_what_is_there() {
-        let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::Fpr(1e-9), 7);
+        let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::Fpr(1e-9));
         assert!(text.contains("ribbon is smallest: 10 B; blocked Bloom cannot reach that."), "{text}");
-        let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::BitsPerKey(1.0), 7);
+        let text = sentence(&[row("ribbon", 10, 1e-9)], Footing::BitsPerKey(1.0));
         assert!(text.contains("1.0e-9 expected per absent key; blocked Bloom cannot be that small"), "{text}");
     }
 
@@ -138,7 +146,7 @@ mod tests {
     fn a_lost_key_is_the_only_thing_said() {
         let mut rows = [row("bloom", 10, 0.1), row("ribbon", 5, 0.1)];
         rows[1].lost_keys = 1;
-        let text = sentence(&rows, Footing::Fpr(0.01), 7);
+        let text = sentence(&rows, Footing::Fpr(0.01));
         assert!(text.starts_with("KEYS WERE LOST: ribbon is negative for 1 of its 7 keys"), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! The keys of a comparison: stored keys from files and tables, dealt to files, and absent keys.
 
+use core::iter;
 use core::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use sstfilter_interop::Engine;
 
 use super::args::{CompareArgs, Holdout};
 use crate::files::{self, Look, Met};
+use crate::filters;
 use crate::input;
 use crate::left_out::{BY_SST_DUMP, LeftOut};
 use crate::lines::{KeyLines, KeysFormat};
@@ -35,9 +37,7 @@ impl Workload {
     /// Deals the stored keys to `count` files round-robin, so that all key ranges overlap.
     fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
-        let (keys, got) = (grouped(stored.len() as u64), grouped(count));
-        // A file without keys would have no filter to compare.
-        ensure!(count <= stored.len() as u64, "--files: expected at most {keys}, the number of stored keys, got {got}");
+        ensure_no_empty_file(count, stored.len() as u64)?;
         let count = usize::try_from(count)?;
         let file = |first| stored.iter().copied().skip(first).step_by(count);
         // Only hashes are kept for the measurement: every kind takes the same ones.
@@ -52,12 +52,42 @@ impl Workload {
         })
     }
 
+    /// Deals `keys` made-up keys to `count` files. They have no order: each file may have each absent key.
+    fn made_up(keys: u64, count: u64) -> anyhow::Result<Self> {
+        ensure_no_empty_file(count, keys)?;
+        let (stored, absent) = (filters::present(0, keys), filters::absent(keys.clamp(MADE_UP.0, MADE_UP.1)));
+        let count = usize::try_from(count)?;
+        Ok(Self {
+            files: (0..count).map(|first| stored.iter().copied().skip(first).step_by(count).collect()).collect(),
+            reached: vec![0..absent.len(); count],
+            absent,
+            absent_from: "made up like the keys".to_owned(),
+            notes: Vec::new(),
+            left_out: Vec::new(),
+        })
+    }
+
+    /// Returns one file with the first `count` keys of the first file, which no other exceeds. All absent keys are in
+    /// its range.
+    pub(super) fn first(&self, count: u64) -> Self {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let keys = self.files.first().map(|keys| keys.iter().copied().take(count).collect());
+        Self {
+            files: vec![keys.unwrap_or_default()],
+            reached: iter::once(0..self.absent.len()).collect(),
+            absent: self.absent.clone(),
+            absent_from: self.absent_from.clone(),
+            notes: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+
     /// Returns one file of keys with these hashes; all absent keys are in its range.
     #[cfg(test)]
     pub(super) fn of_hashes(stored: &[u64], absent: &[u64]) -> Self {
         let hashes = |numbers: &[u64]| numbers.iter().copied().map(KeyHash::mix).collect::<Vec<_>>();
         let (files, absent) = (vec![hashes(stored)], hashes(absent));
-        let reached = core::iter::once(0..absent.len()).collect();
+        let reached = iter::once(0..absent.len()).collect();
         Self { files, absent, reached, absent_from: String::new(), notes: Vec::new(), left_out: Vec::new() }
     }
 
@@ -72,8 +102,21 @@ impl Workload {
     }
 }
 
-/// Reads the keys, finds the absent ones, and deals the others to files.
+/// Minimum and maximum of made-up absent keys: as many as timed probes.
+const MADE_UP: (u64, u64) = (32_768, 1_048_576);
+
+/// Fails if a file would have no key, and so no filter to compare.
+fn ensure_no_empty_file(files: u64, keys: u64) -> anyhow::Result<()> {
+    let (most, got) = (grouped(keys), grouped(files));
+    ensure!(files <= keys, "--files: expected at most {most}, the number of stored keys, got {got}");
+    Ok(())
+}
+
+/// Makes up or reads the keys, finds absent ones, and deals the others to files.
 pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'_>) -> anyhow::Result<Workload> {
+    if let Some(keys) = args.generate {
+        return Workload::made_up(keys, args.files.unwrap_or(1));
+    }
     let mut intake = Intake { format, tables, notes: Vec::new(), left_out: Vec::new(), has_other_codecs: false };
     let input = Keys::read(&args.input, "--input", &mut intake)?;
     let given = args.absent.as_deref().map(|paths| Keys::read(paths, "--absent", &mut intake)).transpose()?;

@@ -2,6 +2,7 @@
 
 use core::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use sstfilter_charts::{Chart, Colour, Part, Style, bar};
 
@@ -43,7 +44,23 @@ pub(super) fn html(report: &Report, chart: Option<&Chart>) -> anyhow::Result<Str
         ("tables", "largest filters"),
     ];
     let body = top(report) + &links(names) + &sections.concat();
-    Ok(document(FIRST_LINE, "The filters of a store", &body))
+    Ok(document(FIRST_LINE, &title(report), &body))
+}
+
+/// Returns the title: where the tables are, and the engines that wrote them.
+fn title(report: &Report) -> String {
+    let folders: BTreeSet<_> = report.per_table.iter().filter_map(|row| Path::new(&row.path).parent()).collect();
+    let place = match folders.first() {
+        Some(folder) if folders.len() == 1 && !folder.as_os_str().is_empty() => folder.display().to_string(),
+        _ => counted(folders.len() as u64, "folder"),
+    };
+    let engine = |row: &TableRow| match row.overview.format.as_str() {
+        "table" => Some("sstfilter".to_owned()),
+        format => format.strip_suffix(" table").map(str::to_owned),
+    };
+    let engines: BTreeSet<_> = report.per_table.iter().filter_map(engine).collect();
+    let engines = if engines.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(engines).join(", ")) };
+    format!("Filters of {place}{engines}")
 }
 
 fn top(report: &Report) -> String {
@@ -62,7 +79,7 @@ fn top(report: &Report) -> String {
     ];
     let lead =
         "The filters of all tables: their kinds, cost and false positive rates, and the tables that need a look.";
-    head("The filters of a store", lead, facts)
+    head(&title(report), lead, facts)
 }
 
 /// Returns a note with the number of unlisted items and the command that lists all.

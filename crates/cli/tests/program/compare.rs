@@ -2,14 +2,16 @@
 //! those of the filters that are then built, stored keys that count as absent, a rate that is too precise for few
 //! probes, and a kind that is left out silently.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
+use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::Value;
 use sstfilter::kind;
 
-use crate::common::{Place, lines, run, run_with_input};
+use crate::common::{Place, lines, names, run, run_with_input};
 
 /// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
 fn debian(place: &Place) -> (String, String) {
@@ -277,6 +279,12 @@ fn keys_that_cannot_be_compared_on_are_refused_with_the_reason() {
         (&["--input", &keys, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
         (&["--input", &keys, "--absent", &keys, "--holdout", "5%"], "cannot be used with"),
         (&["--input", &place.text("")], "contains no table"),
+        (&["--generate", "0"], "--generate"),
+        (&["--generate", "9", "--input", &keys], "cannot be used with"),
+        (&["--generate", "9", "--absent", &keys], "cannot be used with"),
+        (&["--generate", "9", "--holdout", "5%"], "cannot be used with"),
+        (&["--generate", "9", "--files", "10"], "--files: expected at most 9"),
+        (&[], "required arguments"),
     ] {
         run(&[&["compare"], arguments].concat()).expect_error(words);
     }
@@ -322,4 +330,158 @@ fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
         damaged["left_out"].as_array().unwrap().iter().map(|left| left["why"].as_str().unwrap()).collect();
     assert!(why.len() == 4 && why[0].contains("cut short"), "{why:?}");
     assert!(why[1].starts_with("all after its first 1,") && why[1].contains("checksum"), "{why:?}");
+}
+
+/// Returns the nodes of charts with this class: `wide` for large screens, `narrow` for phones.
+fn charts<'a>(document: &'a Document<'_>, class: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+    document.descendants().filter(move |node| node.has_tag_name("svg") && node.attribute("class") == Some(class))
+}
+
+fn number_of(node: &Node<'_, '_>, attribute: &str) -> i32 {
+    node.attribute(attribute).unwrap().parse().unwrap()
+}
+
+/// Returns the colour and shape of a node, if it is a mark.
+fn mark_of(node: &Node<'_, '_>) -> Option<(String, String)> {
+    let colour = || ["fill", "stroke"].map(|name| node.attribute(name).unwrap_or("none")).concat();
+    if node.has_tag_name("circle") {
+        return (node.attribute("r") == Some("4")).then(|| (colour(), "circle".to_owned()));
+    }
+    let number = |text: &str| text.parse::<i32>().unwrap();
+    let corner = |pair: &str| pair.split_once(',').map(|(x, y)| (number(x), number(y))).unwrap();
+    let points = node.attribute("points").filter(|_| node.has_tag_name("polygon"))?;
+    let corners: Vec<_> = points.split_whitespace().map(corner).collect();
+    let shape: Vec<_> = corners.iter().map(|(x, y)| (x - corners[0].0, y - corners[0].1)).collect();
+    Some((colour(), format!("{shape:?}")))
+}
+
+/// Fails if a chart of the page has an axis with fewer than three ticks, a falling axis that does not say so, two series
+/// of one colour and mark, or labels that overlap. `lines` are the labels of series without marks. Returns the labels of
+/// each chart.
+pub(crate) fn check_charts(document: &Document<'_>, lines: &[&str]) -> Vec<BTreeSet<String>> {
+    let (mut named, white) = (Vec::new(), ("#FFFFFFnone".to_owned(), "circle".to_owned()));
+    for chart in charts(document, "wide").chain(charts(document, "narrow")) {
+        let texts: Vec<_> = chart.descendants().filter(|node| node.has_tag_name("text")).collect();
+        let words = |node: &Node<'_, '_>| node.text().unwrap().trim().to_owned();
+        let anchored = |anchor: &str| {
+            texts.iter().filter(|node| node.attribute("text-anchor") == Some(anchor)).copied().collect::<Vec<_>>()
+        };
+        let vertical: Vec<_> = anchored("end").into_iter().filter(|node| number_of(node, "x") < 64).collect();
+        for ticks in [anchored("middle"), vertical] {
+            let distinct: BTreeSet<_> = ticks.iter().map(words).collect();
+            assert!(ticks.len() >= 3 && distinct.len() == ticks.len(), "{distinct:?}");
+        }
+        let titles: Vec<_> = anchored("end").iter().map(words).filter(|title| title.contains("positive rate")).collect();
+        assert!(titles.iter().all(|title| title.ends_with("(falls to the right)")), "{titles:?}");
+
+        let labels: Vec<_> = texts.iter().filter(|node| node.attribute("fill") == Some("#1C2430")).collect();
+        let names: BTreeSet<_> = labels.iter().map(|node| words(node).trim_end_matches(" \u{2191}").to_owned()).collect();
+        let marks: BTreeSet<_> = chart.descendants().filter_map(|node| mark_of(&node)).collect();
+        let marked = names.iter().filter(|name| !lines.contains(&name.as_str())).count();
+        assert_eq!(marks.iter().filter(|mark| **mark != white).count(), marked, "{marks:?} {names:?}");
+        if chart.attribute("class") == Some("wide") {
+            let mut heights: Vec<_> = labels.iter().map(|label| number_of(label, "y")).collect();
+            heights.sort_unstable();
+            assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= 18), "{heights:?}");
+        }
+        named.push(names);
+    }
+    named
+}
+
+/// Measuring takes minutes, which are wasted if it ends without its files, or with a page that does not open.
+#[test]
+fn a_comparison_of_made_up_keys_is_a_page_and_figures_that_agree_and_need_nothing_else() {
+    let place = Place::new();
+    let out = place.text("new/compared");
+    let printed = compare(&["--generate", "3000", "--out", &out]);
+    assert_eq!(names(&out), ["compare.html", "compare.json"], "and no left-over");
+    assert_eq!((&printed["keys"], &printed["files"]), (&3_000.into(), &1.into()));
+    let mut json: Value = serde_json::from_slice(&fs::read(format!("{out}/compare.json")).unwrap()).unwrap();
+    json["written"] = printed["written"].clone();
+    assert_eq!(json, printed);
+    check_curves(&printed["curves"]);
+    // A logarithmic axis cannot show a rate of zero.
+    let rates = printed["curves"]["rates"].as_array().unwrap().iter();
+    let drawn = rates.filter(|point| point["observed_fpr"].as_f64().unwrap() > 4e-6);
+    let drawn: BTreeSet<_> = drawn.map(|point| point["filter"].as_str().unwrap().to_owned()).collect();
+    assert!(drawn.len() >= 10, "{drawn:?}");
+    check_page(&fs::read_to_string(format!("{out}/compare.html")).unwrap(), &drawn);
+}
+
+/// Every kind has every figure, or a reason for its absence.
+fn check_curves(curves: &Value) {
+    let of = |section: &str| curves[section].as_array().unwrap();
+    for filter in kind::all().iter().map(|entry| entry.name) {
+        let count = |section: &str| of(section).iter().filter(|figure| figure["filter"] == filter).count();
+        // Nine rates, and 100, 300, 1,000 and 3,000 keys.
+        assert_eq!(count("rates") + count("by_keys") + count("omissions"), 9 + 4, "{filter}");
+    }
+    for point in of("rates") {
+        let (observed, expected) = (number(point, "observed_fpr"), number(point, "expected_fpr"));
+        let sigma = (expected / number(point, "probes")).sqrt();
+        assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
+        assert!(number(point, "bits_per_key") > -expected.log2(), "below the bound: {point}");
+    }
+    for row in of("by_keys") {
+        let times = ["build_ns_per_key", "query_one_ns", "query_batch_ns"];
+        assert!(times.iter().all(|time| number(row, time) > 0.0) && row["lost_keys"] == 0, "{row}");
+    }
+}
+
+fn check_page(html: &str, drawn: &BTreeSet<String>) {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(html, options).unwrap();
+    let labels = check_charts(&document, &["information bound"]);
+    assert_eq!(labels.len(), 2 * 5, "five charts for two sizes of screens");
+    assert!(drawn.is_subset(&labels[0]), "{drawn:?} {labels:?}");
+    // Self-contained: nothing is loaded, and links lead to places of the page.
+    for word in ["http:", "https:", "<script", "<img", "<link", "@import", "url(\""] {
+        assert!(!html.contains(word), "{word}");
+    }
+    let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
+    for link in document.descendants().filter_map(|node| node.attribute("href")) {
+        assert!(ids.contains(&link.trim_start_matches('#')), "{link}");
+    }
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "an identifier stands twice");
+}
+
+#[test]
+fn a_comparison_that_is_made_again_replaces_its_files_and_no_others() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..300, |key| format!("key{key}")));
+    let out = place.text("out");
+    let comparing = ["compare", "--input", &keys, "--bits-per-key", "12", "--out", &out];
+    fs::create_dir(&out).unwrap();
+    for mine in ["out/compare.html", "out/compare.json"] {
+        place.write(mine, "{\n  \"program\": \"of mine\"");
+        run(&comparing).expect_error("was not written by this command");
+        assert_eq!(names(&out).len(), 1, "nothing else is written");
+        fs::remove_file(place.path(mine)).unwrap();
+    }
+    place.write("out/notes.txt", "mine");
+    run(&comparing).expect_code(0);
+    let text = run(&comparing).expect_code(0).stdout;
+    assert!(text.contains("binary-fuse-4") && text.contains("wrote ") && text.contains("compare.html"), "{text}");
+    assert_eq!(fs::read_to_string(place.path("out/notes.txt")).unwrap(), "mine");
+    assert_eq!(names(&out), ["compare.html", "compare.json", "notes.txt"]);
+    let command = compare(&comparing[1..])["command"].as_str().unwrap().to_owned();
+    assert_eq!(command, format!("sstfilter compare --input {keys} --holdout 10% --bits-per-key 12 --out DIR"));
+    for below in [format!("{keys}/below"), keys] {
+        run(&["compare", "--generate", "9", "--out", &below]).expect_error("cannot create the directory");
+    }
+}
+
+#[test]
+fn made_up_keys_are_dealt_to_files_that_may_all_have_an_absent_key() {
+    let compared = compare(&["--generate", "8000", "--files", "4", "--fpr", "0.02"]);
+    assert_eq!((&compared["keys"], &compared["files"]), (&8_000.into(), &4.into()));
+    assert_eq!((&compared["blocks_without_filters"], &compared["curves"]), (&4.0.into(), &Value::Null));
+    for row in compared["rows"].as_array().unwrap() {
+        let ratio = number(row, "observed_fpr") / number(row, "expected_fpr");
+        assert!((0.65..1.35).contains(&ratio), "{row}");
+        let expected = 4.0 * number(row, "expected_fpr");
+        assert!((number(row, "expected_blocks_per_absent_key") - expected).abs() < 1e-9, "{row}");
+        assert_eq!(row["lost_keys"], 0);
+    }
 }

@@ -59,12 +59,12 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
     let damaged = format!("{cut}/000001.sst");
     let [rocksdb, leveldb] = ["rocksdb/11.8-partitioned-ribbon.sst", "leveldb/6000-keys.ldb"]
         .map(|fixture| format!("../interop/fixtures/{fixture}"));
-    let [block, taken, ranges, measured, report] =
-        ["own.filter", "taken.filter", "ranges.filter", "measured", "report"].map(|name| place.text(name));
+    let [block, taken, ranges, compared, report] =
+        ["own.filter", "taken.filter", "ranges.filter", "compared", "report"].map(|name| place.text(name));
     let pairs = place.write("pairs", "key\tkey2\n");
     let [list, map, merged] = ["list", "a.map", "merged.map"].map(|name| place.text(name));
     let runs: [&[&str]; 29] = [
-        &["measure", "--max-keys", "1000", "--out", &measured],
+        &["compare", "--generate", "1000", "--out", &compared],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
         &["filter", "build", "--keys", &keys, "--out", &block],
@@ -128,7 +128,7 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
         }
         judge(&run(&[arguments, &["--json"][..]].concat()).json());
     }
-    for written in [format!("{measured}/measure.json"), format!("{report}/report.json")] {
+    for written in [format!("{compared}/compare.json"), format!("{report}/report.json")] {
         judge(&serde_json::from_slice(&fs::read(written).unwrap()).unwrap());
     }
     let undocumented: Vec<_> = printed.difference(&documented).collect();

@@ -20,7 +20,6 @@ mod hostile;
 mod json;
 mod keys;
 mod map;
-mod measure;
 mod partitions;
 mod parts;
 mod probe;

@@ -139,13 +139,10 @@ fn the_figures_are_those_of_inspect_and_advise_and_the_files_agree() {
         }
         let bars = document.descendants().filter(|node| node.attribute("class") == Some("bar")).count();
         assert_eq!(bars, 3, "one for each level");
-        let charts = ["wide", "narrow"].map(|class| {
-            document
-                .descendants()
-                .filter(|node| node.has_tag_name("svg") && node.attribute("class") == Some(class))
-                .count()
-        });
-        assert_eq!(charts, [1, 1]);
+        let lines = ["information bound", "sstfilter, Bloom", "sstfilter, Ribbon"];
+        assert_eq!(crate::compare::check_charts(document, &lines).len(), 2, "one, for two sizes of screens");
+        let title = texts(document, "h1")[0];
+        assert!(title.contains(&store) && title.contains("RocksDB"), "{title}");
         // The page is self-contained, and its links lead to its own sections.
         let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
         let links: Vec<_> = document.descendants().filter_map(|node| node.attribute("href")).collect();
@@ -327,7 +324,7 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     let out = place.text("out");
     let report = ["report", &store, "--out", &out];
     (0..2).for_each(|_| _ = run(&report).expect_code(0));
-    for (mine, text) in [("report.html", "<!DOCTYPE html><!-- made by sstfilter measure -->\n"), ("report.json", "{}")]
+    for (mine, text) in [("report.html", "<!DOCTYPE html><!-- made by sstfilter compare -->\n"), ("report.json", "{}")]
     {
         let own = fs::read(place.path("out").join(mine)).unwrap();
         fs::write(place.path("out").join(mine), text).unwrap();
@@ -339,7 +336,7 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     let before = names(&database);
     run(&["report", &database, "--out", &database]).expect_error("is the directory of a database (it contains ");
     assert_eq!(names(&database), before);
-    run(&["measure", "--out", &database]).expect_error("is the directory of a database");
+    run(&["compare", "--generate", "9", "--out", &database]).expect_error("is the directory of a database");
     let file = place.write("file", "not a directory");
     run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
 }

@@ -1,18 +1,17 @@
-//! Measures each kind on one workload.
+//! The figures of each kind on one workload.
 
 use core::ops::Range;
 
-use anyhow::ensure;
 use bytes::Bytes;
+use indicatif::ProgressBar;
 use serde::Serialize;
-use sstfilter::kind::{self, KindEntry};
+use sstfilter::kind::KindEntry;
 use sstfilter::{AutoPolicy, FilterBlock, KeyHash, MatchBitmap, Sizing};
 
 use super::keys::Workload;
 use crate::args::AUTO;
 use crate::filters::{self, Omission, Timed, Times, noted};
-use crate::progress;
-use crate::units::{margin, with_margin};
+use crate::units::{counted, margin, with_margin};
 
 /// Minimum and maximum of absent keys in one timed loop: fewer keys are repeated, and of more keys, this many are used.
 const PROBES: (usize, usize) = (32_768, 1_048_576);
@@ -28,6 +27,8 @@ pub(super) struct Row {
     pub(super) filter: &'static str,
     /// The kind that was built; `mixed` if the files have several.
     pub(super) kind: &'static str,
+    /// Keys of all files.
+    pub(super) keys: u64,
     /// Bytes of the filters of all files.
     pub(super) bytes: u64,
     pub(super) bits_per_key: f64,
@@ -47,29 +48,36 @@ pub(super) struct Row {
     pub(super) times: Times,
 }
 
-/// Builds, probes and times the filters of every kind and of the automatic policy.
-pub(super) fn rows(workload: &Workload, sizing: Sizing, omissions: &mut Vec<Omission>) -> anyhow::Result<Vec<Row>> {
-    let keys = workload.keys();
-    let repetitions = if keys < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
-    let stages = progress::stages(kind::all().len() as u64 + 1);
-    let at = sizing.to_string();
-    let (mut names, mut all) = (Vec::new(), Vec::new());
-    for name in kind::all().iter().map(|entry| entry.name).chain([AUTO]) {
-        stages.set_message(format!("building filters: {name}"));
-        if let Some(timed) = noted(build(name, sizing, &workload.files), name, &at, omissions) {
-            names.push(name);
+/// Steps of [`rows`] for so many `filters`.
+pub(super) fn steps(filters: usize) -> u64 {
+    filters as u64 + 1
+}
+
+/// Builds, probes and times the filters with these names. Those that cannot be built are added to the `omissions`, with
+/// `at` as their setting.
+pub(super) fn rows(
+    names: &[&'static str],
+    workload: &Workload,
+    sizing: Sizing,
+    at: &str,
+    stages: &ProgressBar,
+    omissions: &mut Vec<Omission>,
+) -> anyhow::Result<Vec<Row>> {
+    let repetitions = if workload.keys() < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
+    let (mut built, mut all) = (Vec::new(), Vec::new());
+    for &name in names {
+        stages.set_message(format!("building filters of {}: {name}", counted(workload.keys(), "key")));
+        if let Some(timed) = noted(build(name, sizing, &workload.files), name, at, omissions) {
+            built.push(name);
             all.push(timed);
         }
         stages.inc(1);
     }
     // After all builds, because the filters take turns.
-    stages.set_message("taking times");
+    stages.set_message(format!("taking times of filters of {}", counted(workload.keys(), "key")));
     filters::take_times(&mut all, &workload.files, &timed_probes(workload), repetitions)?;
-    let rows: Vec<_> = names.into_iter().zip(&all).map(|(name, timed)| Row::new(name, timed, workload)).collect();
-    // One reason is enough: if no kind has a row, the same setting is out of reach for all.
-    let reason = omissions.first().map_or("", |omission| &omission.reason);
-    ensure!(!rows.is_empty(), "no kind can build filters of these keys with {at}: {reason}");
-    Ok(rows)
+    stages.inc(1);
+    Ok(built.into_iter().zip(&all).map(|(name, timed)| Row::new(name, timed, workload)).collect())
 }
 
 pub(super) fn build(name: &'static str, sizing: Sizing, files: &[Vec<KeyHash>]) -> anyhow::Result<Timed> {
@@ -89,7 +97,7 @@ fn timed_probes(workload: &Workload) -> Vec<KeyHash> {
 
 impl Row {
     pub(super) fn new(filter: &'static str, timed: &Timed, workload: &Workload) -> Self {
-        let (keys, absent) = (workload.keys() as f64, workload.absent.len() as f64);
+        let (keys, absent) = (workload.keys(), workload.absent.len() as f64);
         let filters = &timed.filters;
         let mut kinds = filters.iter().map(|filter| filter.info().kind.name());
         let first = kinds.next().unwrap_or("none");
@@ -103,8 +111,9 @@ impl Row {
             filter,
             // The automatic policy may choose another kind for each file.
             kind: if kinds.all(|kind| kind == first) { first } else { "mixed" },
+            keys,
             bytes,
-            bits_per_key: bytes as f64 * 8.0 / keys,
+            bits_per_key: bytes as f64 * 8.0 / keys as f64,
             expected_fpr: rates.iter().sum::<f64>() / rates.len() as f64,
             observed_fpr: probed.positives as f64 / probes as f64,
             observed_fpr_margin: margin(probed.positives, probes),
