@@ -4,26 +4,17 @@ use core::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// The map from values to positions on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Equal differences have equal distances.
-    Linear,
-    /// Equal ratios have equal distances.
-    Logarithmic,
-}
-
 /// An axis from its first end to its last, which may be smaller.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// Title with the unit.
-    pub title: String,
-    /// The map from values to positions.
-    pub scale: Scale,
+    pub(crate) title: String,
+    /// Whether equal ratios have equal distances, and not equal differences.
+    is_logarithmic: bool,
     /// The values at its ends.
-    pub ends: (f64, f64),
+    pub(crate) ends: (f64, f64),
     /// Values with a grid line and a label.
-    pub ticks: Vec<(f64, String)>,
+    ticks: Vec<(f64, String)>,
 }
 
 /// Leading digits of ticks, from sparse to dense: an axis uses the first choice with enough ticks.
@@ -49,7 +40,7 @@ impl Axis {
         // A thousandth of a step more: a multiple may round to just above `last`.
         let multiples = (0_u32..100).map(|index| f64::from(index) * step);
         let ticks = multiples.take_while(|value| *value <= last + step / 1e3).map(|value| (value, text(value)));
-        Self { title: title.to_owned(), scale: Scale::Linear, ends: (0.0, last), ticks: ticks.collect() }
+        Self { title: title.to_owned(), is_logarithmic: false, ends: (0.0, last), ticks: ticks.collect() }
     }
 
     /// Returns a logarithmic axis with ticks at round numbers.
@@ -75,7 +66,7 @@ impl Axis {
 
     fn with_ticks(title: &str, ends: (f64, f64), ticks: Vec<f64>, text: fn(f64) -> String) -> Self {
         let ticks = ticks.into_iter().map(|value| (value, text(value))).collect();
-        Self { title: title.to_owned(), scale: Scale::Logarithmic, ends, ticks }
+        Self { title: title.to_owned(), is_logarithmic: true, ends, ticks }
     }
 
     /// Returns the title, which says so if the values of a horizontal axis fall from left to right.
@@ -85,11 +76,8 @@ impl Axis {
 
     /// Maps `value` to a position that is linear in pixels.
     pub(crate) fn position(&self, value: f64) -> f64 {
-        match self.scale {
-            Scale::Linear => value,
-            // Zero has no logarithm, so it is drawn beyond any end.
-            Scale::Logarithmic => value.max(1e-12).log10(),
-        }
+        // Zero has no logarithm, so it is drawn beyond any end.
+        if self.is_logarithmic { value.max(1e-12).log10() } else { value }
     }
 }
 

@@ -14,7 +14,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{ShapeStyle, TRANSPARENT, TextStyle};
 
 use crate::axis::Axis;
-use crate::chart::{Chart, Form, Labels, Limit, Series};
+use crate::chart::{Chart, Form, Labels, Series};
 use crate::labels::{Area, Toward, place_near, spread, text_width};
 use crate::style::{Colour, Mark, Style, css};
 
@@ -145,7 +145,7 @@ impl<'a> Drawing<'a> {
 
     fn draw(&self) -> Drawn {
         self.titles()?;
-        self.chart.limits.iter().try_for_each(|limit| self.limit(limit))?;
+        self.chart.bound.iter().try_for_each(|(at, text)| self.bound(*at, text))?;
         // The first series are the most important, so they are drawn last, on top.
         (0..self.chart.series.len()).rev().try_for_each(|number| self.series(number))?;
         match (self.frame.labels, self.chart.labels) {
@@ -170,11 +170,12 @@ impl<'a> Drawing<'a> {
         self.text(&self.chart.y.title, (4, top - 22), TEXT_SIZE - 1, Colour::FAINT, HPos::Left)
     }
 
-    fn limit(&self, limit: &Limit) -> Drawn {
+    /// Draws a broken line with its label below its right end.
+    fn bound(&self, at: f64, text: &str) -> Drawn {
         let (left, right) = (self.plot.from.0, self.plot.to.0);
-        let (_, y) = self.pixel((self.chart.x.ends.0, limit.at));
+        let (_, y) = self.pixel((self.chart.x.ends.0, at));
         self.dashes([(left, y), (right, y)], (2, 4), Colour::FAINT.rgb().stroke_width(1))?;
-        self.text(&limit.text, (right - 4, y + 10), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)
+        self.text(text, (right - 4, y + 10), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)
     }
 
     /// Draws the series with this number. Earlier ones are drawn over it.

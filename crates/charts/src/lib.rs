@@ -27,9 +27,9 @@ mod machine;
 mod style;
 mod table;
 
-pub use axis::{Axis, Scale};
+pub use axis::Axis;
 pub use bar::{Part, bar};
-pub use chart::{Chart, Form, Labels, Limit, Point, Series};
+pub use chart::{Chart, Form, Labels, Point, Series};
 pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};
 pub use style::{Colour, Mark, Style, css};

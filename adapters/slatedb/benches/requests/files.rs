@@ -144,7 +144,7 @@ fn chart(results: &Results, layout: Layout, skew: Skew) -> Chart {
         y: Axis::logarithmic("GET requests per 1,000 lookups", (low, high)),
         labels: Labels::AtEnds,
         series: lines.chain(fits).collect(),
-        limits: Vec::new(),
+        bound: None,
     }
 }
 

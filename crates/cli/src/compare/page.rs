@@ -85,7 +85,7 @@ fn updates(row: &Row) -> String {
     match kind.map(|entry| entry.updates) {
         Some(Updates::InsertAndRemove) => "inserts, removals",
         Some(Updates::Insert) => "inserts",
-        _ => "none",
+        Some(Updates::None) | None => "none",
     }
     .to_owned()
 }
@@ -168,7 +168,7 @@ fn figures_by_keys(curves: &Curves, of: FigureOf) -> String {
         let row = curves.by_keys.iter().find(|row| row.filter == name && row.keys == keys);
         row.map_or_else(|| "\u{2013}".to_owned(), |row| format!("{:.2}", of(row)))
     };
-    let row = |name: &str| iter::once(name.to_owned()).chain(ladder.iter().map(|&keys| cell(name, keys))).collect();
+    let row = |name: &str| iter::once(name.to_owned()).chain(ladder.iter().map(|&keys| cell(name, keys)));
     let header = iter::once("filter".to_owned()).chain(ladder.iter().map(|&keys| grouped(keys)));
-    table_of_cells(header, kind::all().iter().map(|entry| row(entry.name)))
+    table_of_cells(header, kind::all().iter().map(|entry| row(entry.name).collect()))
 }
