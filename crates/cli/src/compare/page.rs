@@ -168,7 +168,9 @@ fn figures_by_keys(curves: &Curves, of: FigureOf) -> String {
         let row = curves.by_keys.iter().find(|row| row.filter == name && row.keys == keys);
         row.map_or_else(|| "\u{2013}".to_owned(), |row| format!("{:.2}", of(row)))
     };
-    let row = |name: &str| iter::once(name.to_owned()).chain(ladder.iter().map(|&keys| cell(name, keys)));
+    let row = |name: &str| -> Vec<String> {
+        iter::once(name.to_owned()).chain(ladder.iter().map(|&keys| cell(name, keys))).collect()
+    };
     let header = iter::once("filter".to_owned()).chain(ladder.iter().map(|&keys| grouped(keys)));
-    table_of_cells(header, kind::all().iter().map(|entry| row(entry.name).collect()))
+    table_of_cells(header, kind::all().iter().map(|entry| row(entry.name)))
 }
