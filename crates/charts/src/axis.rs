@@ -141,7 +141,10 @@ fn multiples(ends: (f64, f64), least: usize) -> Vec<f64> {
     let steps = (-15..=12).rev().flat_map(|exponent| [5.0, 2.0, 1.0].map(|digit| digit * 10_f64.powi(exponent)));
     let of_step = |step: f64| {
         let first = (low / step).ceil();
-        (0_u32..20).map(|index| (first + f64::from(index)) * step).take_while(|&value| value <= high).collect::<Vec<_>>()
+        (0_u32..20)
+            .map(|index| (first + f64::from(index)) * step)
+            .take_while(|&value| value <= high)
+            .collect::<Vec<_>>()
     };
     steps.map(of_step).find(|ticks| ticks.len() >= least).unwrap_or_default()
 }

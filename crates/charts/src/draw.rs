@@ -459,7 +459,9 @@ mod tests {
     #[test]
     fn each_axis_has_three_ticks_or_more_and_a_falling_one_says_so() {
         let by_keys = |points: &[(f64, f64)]| Chart::by_keys("", "ns", vec![series("one", points)]);
-        let by_rate = |ends: (f64, f64), bits: f64| Chart::bits_by_rate("", Axis::rates("rate", ends), bits, vec![series("one", &[])]);
+        let by_rate = |ends: (f64, f64), bits: f64| {
+            Chart::bits_by_rate("", Axis::rates("rate", ends), bits, vec![series("one", &[])])
+        };
         let charts = [
             by_keys(&[]),
             by_keys(&[(1e3, 2.0)]),
@@ -503,7 +505,8 @@ mod tests {
 
     #[test]
     fn no_two_of_fifty_series_have_the_same_colour_and_mark() {
-        let point = |number: usize| Point { at: (1e3, 1.5_f64.powi(i32::try_from(number).unwrap())), tip: String::new() };
+        let point =
+            |number: usize| Point { at: (1e3, 1.5_f64.powi(i32::try_from(number).unwrap())), tip: String::new() };
         let one = |number| Series { style: Style::nth(number), points: vec![point(number)], ..series("one", &[]) };
         let svg = Chart::by_keys("", "ns", (0..50).map(one).collect()).svg(Frame::NARROW).unwrap();
         // The rings, one for each colour, are white inside.

@@ -277,8 +277,7 @@ mod tests {
         let workload = keys::Workload::of_hashes(&[1, 2, 3], &[4, 5]);
         let other = keys::Workload::of_hashes(&[6, 7, 8], &[4, 5]);
         let sizing = Sizing::BitsPerKey(BitsPerKey::TEN);
-        let row =
-            |measured_on| Row::new("bloom", &rows::build("bloom", sizing, &workload.files).unwrap(), measured_on);
+        let row = |measured_on| Row::new("bloom", &rows::build("bloom", sizing, &workload.files).unwrap(), measured_on);
         let compared = |row| {
             let workload = keys::Workload::of_hashes(&[1], &[4]);
             Comparison::of_rows(workload, Footing::Fpr(0.01), vec![row], Vec::new())

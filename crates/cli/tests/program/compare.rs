@@ -371,11 +371,13 @@ pub(crate) fn check_charts(document: &Document<'_>, lines: &[&str]) -> Vec<BTree
             let distinct: BTreeSet<_> = ticks.iter().map(words).collect();
             assert!(ticks.len() >= 3 && distinct.len() == ticks.len(), "{distinct:?}");
         }
-        let titles: Vec<_> = anchored("end").iter().map(words).filter(|title| title.contains("positive rate")).collect();
+        let titles: Vec<_> =
+            anchored("end").iter().map(words).filter(|title| title.contains("positive rate")).collect();
         assert!(titles.iter().all(|title| title.ends_with("(falls to the right)")), "{titles:?}");
 
         let labels: Vec<_> = texts.iter().filter(|node| node.attribute("fill") == Some("#1C2430")).collect();
-        let names: BTreeSet<_> = labels.iter().map(|node| words(node).trim_end_matches(" \u{2191}").to_owned()).collect();
+        let names: BTreeSet<_> =
+            labels.iter().map(|node| words(node).trim_end_matches(" \u{2191}").to_owned()).collect();
         let marks: BTreeSet<_> = chart.descendants().filter_map(|node| mark_of(&node)).collect();
         let marked = names.iter().filter(|name| !lines.contains(&name.as_str())).count();
         assert_eq!(marks.iter().filter(|mark| **mark != white).count(), marked, "{marks:?} {names:?}");
