@@ -122,8 +122,8 @@ fn is_between(value: f64, ends: (f64, f64)) -> bool {
     value >= low * 0.999 && value <= high * 1.001
 }
 
-/// Returns the values of the first of these `choices` of digits with at least `least` within `ends`. If none has, `ends`
-/// are so close that steps of equal size look equal.
+/// Returns the values of the first of these `choices` of digits with at least `least` values within `ends`. If none has
+/// so many, `ends` are so close that steps of equal size look equal.
 fn round_ticks(ends: (f64, f64), choices: &[&[f64]], least: usize) -> Vec<f64> {
     let enough = choices.iter().map(|digits| round_numbers(ends, digits)).find(|ticks| ticks.len() >= least);
     enough.unwrap_or_else(|| multiples(ends, least))

@@ -50,8 +50,8 @@ fn head(comparison: &Comparison) -> String {
         ("command", comparison.command.clone()),
         ("took", format!("{:.0} s", comparison.seconds)),
     ];
-    let lead = "Sizes, false positive rates and times of all of sstfilter's kinds of filter, measured on one machine with \
-                the command below.";
+    let lead = "Sizes, false positive rates and times of all of sstfilter's kinds of filter, measured on one machine \
+                with the command below.";
     let left_out = comparison.left_out.iter().map(ToString::to_string);
     let remarks = findings(comparison).into_iter().chain(comparison.notes.iter().cloned()).chain(left_out);
     crate::page::head(TITLE, lead, facts) + &list("findings", "What stands out", remarks)
@@ -104,8 +104,8 @@ fn overview(comparison: &Comparison) -> String {
         ("updates", updates),
     ];
     let text = format!(
-        "Filters planned for {}. Sizes are of whole blocks, and times are per key, without hashing. Measured rates have \
-         margins of 95 %, which assume independent probes. Blocks are those that an absent key reads: without filters, \
+        "Filters planned for {}. Sizes are of whole blocks, and times are per key, without hashing. Measured rates \
+         have margins of 95 %, which assume independent probes. Blocks are those that an absent key reads: without filters, \
          it reads {:.2}.",
         comparison.footing, comparison.blocks_without_filters
     );
@@ -137,8 +137,8 @@ fn rates(curves: &Curves) -> anyhow::Result<String> {
 fn sizes(curves: &Curves, footing: Footing) -> anyhow::Result<String> {
     let text = format!(
         "Bits per key of whole blocks at {footing}, including trailers: small filters pay for their trailer and for \
-         rounding. The sizes of register-blocked Bloom filters are powers of two, which fit some numbers of keys better \
-         than others."
+         rounding. The sizes of register-blocked Bloom filters are powers of two, which fit some numbers of keys \
+         better than others."
     );
     let chart = figure(&charts::sizes(curves, footing))?;
     let details = details("The figures: bits per key", &figures_by_keys(curves, |row| row.bits_per_key));

@@ -355,9 +355,9 @@ fn mark_of(node: &Node<'_, '_>) -> Option<(String, String)> {
     Some((colour(), format!("{shape:?}")))
 }
 
-/// Fails if a chart of the page has an axis with fewer than three ticks, a falling axis that does not say so, two series
-/// of one colour and mark, or labels that overlap. `lines` are the labels of series without marks. Returns the labels of
-/// each chart.
+/// Fails if a chart of the page has an axis with fewer than three ticks, a falling axis that does not say so, two
+/// series of one colour and mark, or labels that overlap. `lines` are the labels of series without marks. Returns the
+/// labels of each chart.
 pub(crate) fn check_charts(document: &Document<'_>, lines: &[&str]) -> Vec<BTreeSet<String>> {
     let (mut named, white) = (Vec::new(), ("#FFFFFFnone".to_owned(), "circle".to_owned()));
     for chart in charts(document, "wide").chain(charts(document, "narrow")) {
