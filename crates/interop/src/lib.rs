@@ -75,7 +75,7 @@ pub use format::footer::{Engine, MAX_FOOTER_BYTES, recognize};
 pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
-pub use manifest::{Manifest, ManifestFile};
+pub use manifest::{ColumnFamily, Manifest, ManifestFile};
 pub use table::{
     BatchAnswers, BlockReport, BlockState, FilterInfo, FilterUnit, ForeignReport, ForeignTable, KeyBatch, KeyCoverage,
     TableBounds, UnitBytes, UserKeys,

@@ -7,6 +7,8 @@ use crate::format::row_block::{RowBlock, Value, Values};
 
 /// Names of properties that filters or keys depend on.
 pub(crate) mod name {
+    pub(crate) const COLUMN_FAMILY_ID: &str = "rocksdb.column.family.id";
+    pub(crate) const COLUMN_FAMILY_NAME: &str = "rocksdb.column.family.name";
     pub(crate) const COMPARATOR: &str = "rocksdb.comparator";
     pub(crate) const COMPRESSION: &str = "rocksdb.compression";
     pub(crate) const CREATING_DATABASE: &str = "rocksdb.creating.db.identity";
@@ -35,6 +37,7 @@ pub(crate) mod name {
 
 /// Properties whose values are varints. Their bytes look like text, so only the name identifies them.
 const NUMBERS: &[&str] = &[
+    name::COLUMN_FAMILY_ID,
     name::DATA_BLOCKS,
     name::DATA_BYTES,
     name::DELETIONS,
@@ -49,7 +52,6 @@ const NUMBERS: &[&str] = &[
     name::RAW_KEY_BYTES,
     name::RAW_VALUE_BYTES,
     name::TIMESTAMPS_PERSISTED,
-    "rocksdb.column.family.id",
     "rocksdb.creation.time",
     "rocksdb.data.block.restart.interval",
     "rocksdb.file.creation.time",
@@ -215,6 +217,15 @@ impl Properties {
         Some(u64::from_le_bytes(self.raw(name::GLOBAL_SEQUENCE_NUMBER)?.try_into().ok()?))
     }
 
+    /// Returns the number and the name of the column family that the table was written for: `default` has number 0. A
+    /// table that RocksDB wrote outside a database, to be ingested, names none.
+    #[must_use]
+    pub fn column_family(&self) -> Option<(u32, &str)> {
+        let id = self.number(name::COLUMN_FAMILY_ID)?.try_into().ok()?;
+        let name = self.text(name::COLUMN_FAMILY_NAME).filter(|name| !name.is_empty())?;
+        Some((id, name))
+    }
+
     /// Whether they name the table's first database, its session, and the file's number in it: RocksDB's unique id.
     pub(crate) fn has_identity(&self) -> bool {
         let is_named = |name| self.raw(name).is_some_and(|value| !value.is_empty());
@@ -357,6 +368,19 @@ mod tests {
         assert_eq!(extractor(b"rocksdb.Noop").as_deref(), Some("rocksdb.Noop"));
         let policy = |stored: &[u8]| properties(&[(name::FILTER_POLICY, stored)]).filter_policy().map(str::to_owned);
         assert_eq!((policy(b""), policy(b"ribbonfilter").as_deref()), (None, Some("ribbonfilter")));
+    }
+
+    #[test]
+    fn a_column_family_has_a_number_and_a_name() {
+        let family = |id: &[u8], called: &[u8]| {
+            let table = properties(&[(name::COLUMN_FAMILY_ID, id), (name::COLUMN_FAMILY_NAME, called)]);
+            table.column_family().map(|(id, name)| (id, name.to_owned()))
+        };
+        assert_eq!(family(&[0], b"default"), Some((0, "default".into())));
+        // The number that RocksDB writes if it knows no family: 2^31 - 1.
+        assert_eq!(family(&[0xff, 0xff, 0xff, 0xff, 7], b""), None);
+        assert_eq!(family(&[0x80, 0x80, 0x80, 0x80, 0x10], b"too many bits"), None);
+        assert_eq!(properties(&[]).column_family(), None);
     }
 
     #[test]
