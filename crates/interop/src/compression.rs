@@ -1,11 +1,11 @@
 //! Codecs of data and index blocks. Filters are never compressed.
 
-#[cfg(any(feature = "lz4", feature = "zstd"))]
+#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
 use crate::format::cursor::Cursor;
 use crate::minlz;
 
 /// The maximum length of a decompressed block. Data blocks have kilobytes; an unpartitioned index can have megabytes.
-#[cfg(any(feature = "snappy", feature = "lz4", feature = "zstd"))]
+#[cfg(any(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd"))]
 pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 
 /// The engine's numbering of codecs. It also decides whether the length of the contents precedes them.
@@ -33,6 +33,12 @@ pub(crate) enum Undecoded {
     Malformed(String),
 }
 
+/// Returns whether one of RocksDB's codecs uses the table's dictionary. Snappy has no dictionaries, and code 0 stores
+/// the contents as they are.
+pub(crate) const fn uses_dictionary(codec: u8) -> bool {
+    !matches!(codec, 0 | 1)
+}
+
 /// Decompresses a block. `codec` must not be 0.
 pub(crate) fn decompress(codec: u8, stored: &[u8], numbering: Numbering) -> Result<Vec<u8>, Undecoded> {
     match (numbering, codec) {
@@ -43,6 +49,7 @@ pub(crate) fn decompress(codec: u8, stored: &[u8], numbering: Numbering) -> Resu
             Err(unsupported(format!("{} as of format version 1", rocksdb_name(codec))))
         }
         (Numbering::Pebble, 8) => minlz::decompress(stored).map_err(Undecoded::Malformed),
+        (Numbering::RocksDb { .. }, 2) => zlib_with_length(stored),
         (Numbering::RocksDb { .. }, 4 | 5) => lz4_with_length(stored),
         (Numbering::RocksDb { .. }, 7 | 0x40) | (Numbering::Pebble, 7) => zstd_with_length(stored),
         (Numbering::RocksDb { .. } | Numbering::Pebble, _) => Err(unsupported(rocksdb_name(codec))),
@@ -65,24 +72,41 @@ fn unsupported(what: String) -> Undecoded {
     Undecoded::Unsupported(what)
 }
 
-#[cfg(any(feature = "snappy", feature = "lz4", feature = "zstd"))]
+#[cfg(any(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd"))]
 fn malformed(problem: impl core::fmt::Display) -> Undecoded {
     Undecoded::Malformed(problem.to_string())
 }
 
-#[cfg(not(all(feature = "snappy", feature = "lz4", feature = "zstd")))]
+#[cfg(not(all(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd")))]
 fn not_compiled(codec: &str) -> Undecoded {
     Undecoded::Unsupported(format!("compression by {codec} (a build without that feature)"))
 }
 
 /// Returns a claimed size if the codec can produce it from `stored` bytes and it is within [`MAX_DECOMPRESSED_BYTES`].
-#[cfg(any(feature = "snappy", feature = "lz4"))]
+#[cfg(any(feature = "snappy", feature = "lz4", feature = "zlib"))]
 fn believable(claimed: usize, stored: usize, max_per_byte: usize) -> Result<usize, Undecoded> {
     let limit = stored.saturating_mul(max_per_byte).min(MAX_DECOMPRESSED_BYTES);
     if claimed > limit {
         return Err(malformed(format_args!("expected at most {limit} bytes from {stored}, got a claim of {claimed}")));
     }
     Ok(claimed)
+}
+
+/// Splits a block into the length of its contents, a varint, and the compressed bytes.
+#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
+fn length_and_rest(stored: &[u8]) -> Result<(usize, &[u8]), Undecoded> {
+    let mut cursor = Cursor::new(stored);
+    let claimed = cursor.varint32().ok_or_else(|| malformed("expected the length of the contents"))?;
+    Ok((claimed as usize, cursor.rest()))
+}
+
+/// Returns contents that have the claimed length.
+#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
+fn of_length(claimed: usize, contents: Vec<u8>) -> Result<Vec<u8>, Undecoded> {
+    if contents.len() != claimed {
+        return Err(malformed(format_args!("expected {claimed} bytes, got {}", contents.len())));
+    }
+    Ok(contents)
 }
 
 #[cfg(feature = "snappy")]
@@ -100,15 +124,10 @@ fn snappy(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
 
 #[cfg(feature = "lz4")]
 fn lz4_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
-    let mut cursor = Cursor::new(stored);
-    let claimed = cursor.varint32().ok_or_else(|| malformed("expected the length of the contents"))? as usize;
+    let (claimed, compressed) = length_and_rest(stored)?;
     // In LZ4, each byte of 255 adds 255 to the length of a match; 20 covers the token before.
-    believable(claimed, cursor.rest().len() + 20, 255)?;
-    let contents = lz4_flex::block::decompress(cursor.rest(), claimed).map_err(malformed)?;
-    if contents.len() != claimed {
-        return Err(malformed(format_args!("expected {claimed} bytes, got {}", contents.len())));
-    }
-    Ok(contents)
+    believable(claimed, compressed.len() + 20, 255)?;
+    of_length(claimed, lz4_flex::block::decompress(compressed, claimed).map_err(malformed)?)
 }
 
 #[cfg(not(feature = "lz4"))]
@@ -116,15 +135,26 @@ fn lz4_with_length(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     Err(not_compiled("LZ4"))
 }
 
+/// Decompresses deflated bytes without zlib's header and checksum, as RocksDB writes them (`window_bits` is negative).
+#[cfg(feature = "zlib")]
+fn zlib_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
+    let (claimed, compressed) = length_and_rest(stored)?;
+    // The densest element of Deflate has two bits and copies 258 bytes.
+    believable(claimed, compressed.len(), 1032)?;
+    // One byte more, so that a longer text shows.
+    let contents = miniz_oxide::inflate::decompress_to_vec_with_limit(compressed, claimed + 1).map_err(malformed)?;
+    of_length(claimed, contents)
+}
+
+#[cfg(not(feature = "zlib"))]
+fn zlib_with_length(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
+    Err(not_compiled("zlib"))
+}
+
 #[cfg(feature = "zstd")]
 fn zstd_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
-    let mut cursor = Cursor::new(stored);
-    let claimed = cursor.varint32().ok_or_else(|| malformed("expected the length of the contents"))? as usize;
-    let contents = zstd(cursor.rest())?;
-    if contents.len() != claimed {
-        return Err(malformed(format_args!("expected {claimed} bytes, got {}", contents.len())));
-    }
-    Ok(contents)
+    let (claimed, compressed) = length_and_rest(stored)?;
+    of_length(claimed, zstd(compressed)?)
 }
 
 #[cfg(not(feature = "zstd"))]
@@ -162,10 +192,30 @@ mod tests {
 
     #[test]
     fn codecs_that_are_not_known_say_so() {
-        for codec in [2, 3, 6, 8, 0x80, 0xff] {
+        for codec in [3, 6, 8, 0x80, 0xff] {
             assert!(matches!(decompress(codec, b"xx", ROCKSDB), Err(Undecoded::Unsupported(_))), "{codec}");
         }
         assert!(matches!(decompress(7, b"xx", Numbering::LevelDb), Err(Undecoded::Unsupported(_))));
+    }
+
+    /// A page that promises a codec, or leaves out a refused one, misleads whoever has such a database.
+    #[cfg(all(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd"))]
+    #[test]
+    fn the_page_names_the_codecs_that_are_refused_and_those_that_are_read() {
+        let is_refused = |codec| matches!(decompress(codec, b"xx", ROCKSDB), Err(Undecoded::Unsupported(_)));
+        let page = include_str!("../README.md");
+        let list = |start: &str| {
+            let (_, list) = page.split_once(start).expect("a list");
+            list.split('.').next().unwrap_or_default().to_owned()
+        };
+        let (read, refused) = (list("Codecs that are read:"), list("Codecs that are refused:"));
+        let names = ["Snappy", "zlib", "bzip2", "LZ4", "LZ4", "Xpress", "Zstandard"];
+        for (codec, name) in (1..).zip(names) {
+            assert_eq!(refused.contains(name), is_refused(codec), "{name} is among the refused codecs");
+            assert_eq!(read.contains(name), !is_refused(codec), "{name} is among the codecs that are read");
+        }
+        // All other numbers have no names.
+        assert!((8..=255).all(|codec| codec == 0x40 || is_refused(codec)));
     }
 
     #[test]
@@ -184,11 +234,12 @@ mod tests {
     }
 
     /// A build without codecs is tested by `cargo test -p sstfilter-interop --lib --no-default-features`.
-    #[cfg(not(any(feature = "snappy", feature = "lz4", feature = "zstd")))]
+    #[cfg(not(any(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd")))]
     #[test]
     fn codecs_that_are_left_out_of_a_build_say_so() {
         let codecs = [
             (1, ROCKSDB, "Snappy"),
+            (2, ROCKSDB, "zlib"),
             (4, ROCKSDB, "LZ4"),
             (7, ROCKSDB, "Zstandard"),
             (7, Numbering::Pebble, "Zstandard"),
@@ -235,6 +286,23 @@ mod tests {
                 let refused = decompress(7, &with_length(length), numbering);
                 assert_eq!(refused, Err(Undecoded::Malformed(expected.into())));
             }
+        }
+    }
+
+    #[cfg(feature = "zlib")]
+    #[test]
+    fn a_length_that_zlib_does_not_have_is_malformed() {
+        // What zlib makes of 259 times 'a'.
+        let deflated = [0x4b, 0x4c, 0x1c, 0xf1, 0x00, 0x00];
+        let inflated = |length: &[u8], stored: &[u8]| decompress(2, &[length, stored].concat(), ROCKSDB);
+        assert_eq!(inflated(&[0x83, 0x02], &deflated), Ok(vec![b'a'; 259]));
+        for length in [&[0x82, 0x02][..], &[0x84, 0x02], &[0], &[0x80, 0x80, 0x80, 0x80, 0x01]] {
+            let refused = inflated(length, &deflated);
+            assert!(matches!(refused, Err(Undecoded::Malformed(_))), "{length:?}: {refused:?}");
+        }
+        for end in 0..deflated.len() {
+            let refused = inflated(&[0x83, 0x02], &deflated[..end]);
+            assert!(matches!(refused, Err(Undecoded::Malformed(_))), "{end} bytes: {refused:?}");
         }
     }
 

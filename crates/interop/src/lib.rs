@@ -53,7 +53,7 @@
 //!
 //! # Features
 //!
-//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`ForeignTable::user_keys`] and the keys in
+//! `snappy`, `zlib`, `lz4` and `zstd` decompress data blocks, for [`ForeignTable::user_keys`] and the keys in
 //! [`ForeignTable::verify`]. LevelDB may compress its index by Snappy or Zstandard; without the feature, such a table's
 //! filter is unusable. All features are on by default. Filters are never compressed.
 
@@ -77,8 +77,8 @@ pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use manifest::{ColumnFamily, Manifest, ManifestFile};
 pub use table::{
-    BatchAnswers, BlockReport, BlockState, FilterInfo, FilterUnit, ForeignReport, ForeignTable, KeyBatch, KeyCoverage,
-    TableBounds, UnitBytes, UserKeys,
+    BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, ForeignReport, ForeignTable, KeyBatch,
+    KeyCoverage, TableBounds, UnitBytes, UserKeys,
 };
 
 /// Compiles and runs the README's examples.

@@ -91,7 +91,7 @@ impl StoredBlock {
         self.bytes.get_mut(..end).unwrap_or_default()
     }
 
-    fn compression(&self) -> u8 {
+    pub(crate) fn compression(&self) -> u8 {
         self.summed().0.last().copied().unwrap_or_default()
     }
 
@@ -108,7 +108,7 @@ impl StoredBlock {
         }
     }
 
-    fn decompressed(mut self, numbering: Numbering) -> Result<Vec<u8>, Error> {
+    pub(crate) fn decompressed(mut self, numbering: Numbering) -> Result<Vec<u8>, Error> {
         let codec = self.compression();
         if codec == 0 {
             return self.plain();

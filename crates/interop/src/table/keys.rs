@@ -3,9 +3,10 @@
 use sstfilter::RandomAccess;
 
 use super::ForeignTable;
-use super::file::TableFile;
+use super::file::{StoredBlock, TableFile};
 use super::layout::{DataLocation, IndexLocation};
 use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
+use crate::compression;
 use crate::error::{Error, Part};
 use crate::format::handle::BlockHandle;
 use crate::format::properties::KeyBudget;
@@ -222,15 +223,19 @@ pub(crate) fn check_type(key: &[u8], max_type: u8, part: Part) -> Result<(), Err
     }
 }
 
-/// Refuses blocks compressed with a dictionary. Without it they fail to decompress, or decompress to other bytes.
-pub(crate) fn without_dictionary(place: &DataLocation) -> Result<(), Error> {
-    if place.has_dictionary {
-        return Err(Error::Unsupported {
-            part: Part::CompressionDictionary,
-            what: "compression with a dictionary".into(),
-        });
+/// Returns the contents of a data block whose checksum holds. Refuses a block that was compressed with a dictionary:
+/// without it, it fails to decompress, or decompresses to other bytes. A table with a dictionary may have other blocks
+/// as well, because a writer stores a block as it is if compression does not help.
+pub(crate) fn contents_of<R: RandomAccess>(
+    block: StoredBlock,
+    file: &TableFile<R>,
+    place: &DataLocation,
+) -> Result<Vec<u8>, Error> {
+    if place.has_dictionary && compression::uses_dictionary(block.compression()) {
+        let what = "compression with a dictionary".into();
+        return Err(Error::Unsupported { part: Part::CompressionDictionary, what });
     }
-    Ok(())
+    block.decompressed(file.numbering)
 }
 
 /// An iterator over the user keys of a table, from [`ForeignTable::user_keys`].
@@ -248,13 +253,12 @@ impl<R: RandomAccess> ForeignTable<R> {
     /// Returns the user keys without timestamps, each once, in the table's order, including keys of deletions and
     /// merges. The iterator ends after an error.
     ///
-    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard if the feature of that name is
-    /// on.
+    /// Reads data blocks one by one. They may be compressed by Snappy, zlib, LZ4 or Zstandard if the feature of that
+    /// name is on. Blocks that were compressed with a dictionary cannot be read, except by Snappy, which uses none.
     pub fn user_keys(&self) -> UserKeys<'_, R> {
         let place = self.layout.data.as_ref().map_err(Clone::clone);
-        let walk = place.and_then(|place| without_dictionary(place).map(|()| (IndexWalk::new(place.index), place)));
-        let (walk, failed) = match walk {
-            Ok(walk) => (Some(walk), None),
+        let (walk, failed) = match place {
+            Ok(place) => (Some((IndexWalk::new(place.index), place)), None),
             Err(error) => (None, Some(error)),
         };
         UserKeys { table: self, walk, block: None, last: None, failed }
@@ -285,7 +289,9 @@ impl<R: RandomAccess> UserKeys<'_, R> {
                 Some(Err((_, error))) => return Err(error),
                 Some(Ok(Met::Index(_))) => {}
                 Some(Ok(Met::Data(handle))) => {
-                    let contents = self.table.file.decompressed(handle, Part::Data)?;
+                    let file = &self.table.file;
+                    let block = file.stored(handle, Part::Data)?.checked(file.checksums)?;
+                    let contents = contents_of(block, file, place)?;
                     self.block = Some(BlockKeys::new(contents, place, handle.offset));
                 }
             }

@@ -19,7 +19,7 @@ pub use batch::{BatchAnswers, KeyBatch};
 pub use bounds::TableBounds;
 pub use info::{FilterInfo, FilterUnit, KeyCoverage, UnitBytes};
 pub use keys::UserKeys;
-pub use verify::{BlockReport, BlockState, ForeignReport};
+pub use verify::{BlockReport, BlockState, Coverage, ForeignReport};
 
 use sstfilter::{Probe, RandomAccess};
 

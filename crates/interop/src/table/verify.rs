@@ -2,7 +2,7 @@
 
 use sstfilter::RandomAccess;
 
-use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
+use super::keys::{BlockKeys, IndexWalk, Met, contents_of};
 use super::layout::{DataLocation, FilterLocation};
 use super::partitions::in_file_order;
 use super::pebble::{self, IndexedBlock};
@@ -45,6 +45,29 @@ pub struct BlockReport {
     pub state: BlockState,
 }
 
+/// How much of a table [`ForeignTable::verify`] has verified, whatever it found there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Coverage {
+    /// The checksums of all blocks that the metaindex, the index and the filter name.
+    #[default]
+    Complete,
+    /// Not all blocks: a part that names others could not be read.
+    NotReached {
+        /// That part.
+        part: Part,
+        /// Why it could not be read.
+        why: Error,
+        /// How many data blocks were not reached. `None` if the table does not record how many it has.
+        data_blocks: Option<u64>,
+    },
+    /// All blocks, but none has a checksum, so damage may not show.
+    WithoutChecksums {
+        /// How many blocks there are.
+        blocks: u64,
+    },
+}
+
 /// The result of [`ForeignTable::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,17 +82,25 @@ pub struct ForeignReport {
     pub lost_examples: Vec<Vec<u8>>,
     /// The first reason why keys were not probed. A table without a filter has nothing to probe, and no reason.
     pub keys_unchecked: Option<Error>,
+    coverage: Coverage,
 }
 
 impl ForeignReport {
     /// The maximum number of lost keys shown.
     pub const MAX_EXAMPLES: usize = 16;
 
-    /// Returns whether all blocks were read, none is damaged, and no key is lost.
+    /// Returns whether no block is damaged or unreadable, and no key is lost. [`ForeignReport::coverage`] says whether
+    /// that concerns all blocks.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let bad = |state: &BlockState| matches!(state, BlockState::Damaged(_) | BlockState::Unread(_));
         self.keys_lost == 0 && !self.blocks.iter().any(|block| bad(&block.state))
+    }
+
+    /// Returns how much of the table was verified.
+    #[must_use]
+    pub const fn coverage(&self) -> &Coverage {
+        &self.coverage
     }
 
     /// Returns the damaged blocks.
@@ -120,7 +151,48 @@ impl<R: RandomAccess> ForeignTable<R> {
                 self.verify_columns(&mut report);
             }
         }
+        report.coverage = self.coverage_of(&report);
         report
+    }
+
+    fn coverage_of(&self, report: &ForeignReport) -> Coverage {
+        if let Some((part, why)) = self.first_unread_index(report) {
+            let met = report.blocks.iter().filter(|block| block.part == Part::Data).count() as u64;
+            let data_blocks = self.properties().data_blocks().map(|all| all.saturating_sub(met));
+            return Coverage::NotReached { part, why, data_blocks };
+        }
+        if let Some(why) = self.unread_partitions() {
+            return Coverage::NotReached { part: Part::PartitionIndex, why, data_blocks: Some(0) };
+        }
+        if self.checksum_type() != ChecksumType::None {
+            return Coverage::Complete;
+        }
+        let is_unchecked = |block: &&BlockReport| block.part != Part::Footer && block.state == BlockState::NoChecksum;
+        Coverage::WithoutChecksums { blocks: report.blocks.iter().filter(is_unchecked).count() as u64 }
+    }
+
+    /// Returns the first part that leads to data blocks and could not be read.
+    fn first_unread_index(&self, report: &ForeignReport) -> Option<(Part, Error)> {
+        let mut indexes = report.blocks.iter().filter(|block| block.part == Part::Index).peekable();
+        // Without an index, there is a reason why it could not be located.
+        if indexes.peek().is_none() {
+            return self.layout.data.as_ref().err().map(|reason| (Part::Index, reason.clone()));
+        }
+        indexes.find_map(|block| match &block.state {
+            BlockState::Sound | BlockState::NoChecksum => None,
+            BlockState::Unsupported(why) | BlockState::Unread(why) | BlockState::Damaged(why) => {
+                Some((Part::Index, why.clone()))
+            }
+        })
+    }
+
+    /// Returns why the partitions of a filter were not reached.
+    fn unread_partitions(&self) -> Option<Error> {
+        let is_partitioned = |name: &[u8]| part_of(name) == Part::PartitionIndex;
+        if !self.layout.metaindex.iter().any(|block| is_partitioned(&block.name)) {
+            return None;
+        }
+        self.loaded().err()
     }
 
     /// Compares the checksums of columnar data blocks, whose keys this crate does not read.
@@ -339,12 +411,13 @@ impl<R: RandomAccess> ForeignTable<R> {
         keys: &mut KeyCheck<'_, R>,
         report: &mut ForeignReport,
     ) -> Result<(), Error> {
-        self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
-        // Without a usable filter, or with a dictionary, only the checksum can be verified.
+        let block = self.file.stored(handle, Part::Data).and_then(|block| block.checked(self.file.checksums));
+        let block = block.inspect_err(|error| report.leave_unchecked(error.clone()))?;
+        // Without a usable filter, only the checksum can be verified.
         if !keys.is_consistent {
             return Ok(());
         }
-        let read = self.file.decompressed(handle, Part::Data).and_then(|contents| {
+        let read = contents_of(block, &self.file, keys.place).and_then(|contents| {
             let mut block = BlockKeys::new(contents, keys.place, handle.offset);
             while let Some(key) = block.next() {
                 keys.check(key?, report);
@@ -352,7 +425,7 @@ impl<R: RandomAccess> ForeignTable<R> {
             Ok(())
         });
         match read {
-            // The checksum held, so the block is as written, in an unknown codec or with too long keys.
+            // The checksum held, so the block is as written, in an unknown codec, with a dictionary or too long keys.
             Err(error @ Error::Unsupported { .. }) => {
                 keys.is_complete = false;
                 report.leave_unchecked(error);
@@ -416,7 +489,7 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
         let possible = match &table.layout.filter {
             Err(Error::NoFilter) => Err(None),
             Err(error) => Err(Some(error.clone())),
-            Ok(_) => without_dictionary(place).map_err(Some),
+            Ok(_) => Ok(()),
         };
         let is_consistent = possible.is_ok();
         if let Err(Some(reason)) = possible {

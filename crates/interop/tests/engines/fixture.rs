@@ -78,7 +78,10 @@ impl Fixture {
         let codecs = [
             ("none", true),
             ("nocompression", true),
+            ("none_dictionary", true),
             ("snappy", cfg!(feature = "snappy")),
+            ("snappy_dictionary", cfg!(feature = "snappy")),
+            ("zlib", cfg!(feature = "zlib")),
             ("lz4", cfg!(feature = "lz4")),
             ("lz4hc", cfg!(feature = "lz4")),
             ("zstd", cfg!(feature = "zstd")),
