@@ -9,6 +9,7 @@
 
 mod agreement;
 mod coverage;
+mod databases;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
 mod fixture;

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use sstfilter::Probe;
-use sstfilter_interop::{BlockState, ChecksumType, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part};
+use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part};
 
 use crate::agreement;
 use crate::fixture::{self, Fixture};
@@ -33,6 +33,13 @@ fn no_key_that_pebble_stored_is_absent() {
 #[test]
 fn absent_keys_get_the_answers_of_pebble() {
     agreement::absent_keys_get_the_engines_answers("pebble");
+}
+
+#[test]
+fn every_block_of_a_table_that_pebble_wrote_is_reached() {
+    for fixture in fixture::of_engine("pebble") {
+        assert_eq!(fixture.open().verify().coverage(), &Coverage::Complete, "{}", fixture.file);
+    }
 }
 
 #[test]

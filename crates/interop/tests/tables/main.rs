@@ -6,6 +6,7 @@
 #![expect(clippy::expect_used, reason = "tests, and the functions they share")]
 
 mod bounds;
+mod coverage;
 mod damage;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
