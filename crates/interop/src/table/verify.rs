@@ -49,7 +49,8 @@ pub struct BlockReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Coverage {
-    /// The checksums of all blocks that the metaindex, the index and the filter name.
+    /// The checksums of all blocks that the metaindex, the index and the filter name. Pebble's value blocks, which an
+    /// index of their own names, are not among them.
     #[default]
     Complete,
     /// Not all blocks: a part that names others could not be read.

@@ -134,8 +134,7 @@ impl Database {
 fn the_manifest_is_what_the_engine_says() {
     for database in Database::all() {
         let (name, manifest, expected) = (&database.name, &database.manifest, &database.expected);
-        let tables: Vec<_> =
-            manifest.files().map(|(number, file)| LiveTable::of_manifest(number, file)).collect();
+        let tables: Vec<_> = manifest.files().map(|(number, file)| LiveTable::of_manifest(number, file)).collect();
         assert_eq!(tables, expected.tables, "{name}");
         let families: Vec<_> = manifest.column_families().map(|family| (family.id, &family.name)).collect();
         let expected_families: Vec<_> = expected.families.iter().map(|family| (family.id, &family.name)).collect();

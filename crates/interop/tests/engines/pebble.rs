@@ -6,7 +6,9 @@
 
 use bytes::Bytes;
 use sstfilter::Probe;
-use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part};
+use sstfilter_interop::{
+    BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part,
+};
 
 use crate::agreement;
 use crate::fixture::{self, Fixture};
