@@ -142,16 +142,15 @@ fn directory(bytes: &[u8]) -> Result<u32, Problem> {
 /// Skips a field that concerns neither tables nor column families.
 fn skip(fields: &mut Fields<'_>, tag: u32) -> Result<(), Problem> {
     match tag {
-        // Log numbers, the last sequence number, the largest column family.
-        2 | 4 | 9 | 10 | 203 => fields.varint64().map(|_| ()),
+        // Log numbers, the last sequence number, the largest column family, and the first form of a removed log.
+        2 | 4 | 9 | 10 | 203 | 8197 => fields.varint64().map(|_| ()),
         // A level, and the key that its compaction has reached.
         5 => fields.varint32().and_then(|_| fields.bytes()).map(|_| ()),
         // Blob files: a new one, and garbage in one. Both have a second tag, of RocksDB 6.
         400 | 8194 => skip_blob_file(fields, 2),
         401 | 8195 => skip_blob_file(fields, 0),
-        // The first forms of a new log and a removed one, without a length, although the tag promises one.
+        // The first form of a new log. Like 8197, it has no length in front, although the tag promises one.
         8196 => skip_new_log(fields),
-        8197 => fields.varint64().map(|_| ()),
         _ if tag & SAFE_TO_IGNORE != 0 => fields.bytes().map(|_| ()),
         _ => Err(Problem::Unknown { tag, of: "" }),
     }
