@@ -12,6 +12,7 @@ use sstfilter_store::{LevelSize, PartitionCut, PartitionOptions};
 use sstfilter_table::TableOptions;
 
 use crate::bare::FilterCommand;
+use crate::commands::advise::AdviseCommand;
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
 use crate::get::GetArgs;
@@ -24,7 +25,7 @@ use crate::rebuild::RebuildArgs;
 use crate::report::ReportArgs;
 use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
-use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
+use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio, parse_seed};
 use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
@@ -329,10 +330,14 @@ pub(crate) fn chosen_hasher(seed: Option<u64>, secret: Option<&KeyHasher>) -> an
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct AdviseArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<AdviseCommand>,
+
     /// Maximum number of distinct keys
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
-        required_unless_present_any = ["tables", "levels", "ranges", "files"])]
+        required_unless_present_any = ["tables", "levels", "ranges"])]
     pub(crate) keys: Option<u64>,
 
     /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
@@ -407,61 +412,6 @@ pub(crate) struct AdviseArgs {
     /// in memory
     #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) false_positive_ns: u64,
-
-    #[command(flatten)]
-    pub(crate) many_files: ManyFilesArgs,
-}
-
-/// The facts about a store that `advise --files` needs.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Stores of many files")]
-// Of all its options: clap does not miss a required one that conflicts with another.
-#[group(id = "many_files", multiple = true, conflicts_with_all = ["keys", "tables", "levels", "ranges", "memory",
-    "bits_per_key", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
-pub(crate) struct ManyFilesArgs {
-    /// Compare filters of their own, transposed blocks and file maps for a store of many files: their size, reads and
-    /// price. N counts the files that a lookup may have to search: neither key bounds nor times rule them out
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=(1 << 31) - 2), allow_negative_numbers = true,
-        requires_all = ["keys_per_file", "lookups_per_day"])]
-    pub(crate) files: Option<u32>,
-
-    /// With --files: distinct keys of a file
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true,
-        requires = "files")]
-    pub(crate) keys_per_file: Option<u64>,
-
-    /// With --files: lookups a day of keys that no file has
-    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true, requires = "files")]
-    pub(crate) lookups_per_day: Option<u64>,
-
-    /// With --files: how often a compaction rewrites each key
-    #[arg(long, value_name = "N", value_parser = parse_ratio, allow_negative_numbers = true, default_value_t = 0.0,
-        requires = "files")]
-    pub(crate) rewrites: f64,
-
-    /// With --files: files whose transposed blocks are one object
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=u64::from(u32::MAX)), allow_negative_numbers = true,
-        default_value_t = 1_000, requires = "files")]
-    pub(crate) group_files: u32,
-
-    /// With --files: file maps, such as one for each day, that cover as many files each
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=u64::from(u32::MAX)), allow_negative_numbers = true,
-        default_value_t = 1, requires = "files")]
-    pub(crate) maps: u32,
-
-    /// With --files: bytes of memory that a reader has for filters (units K, M, G)
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "1G", requires = "files")]
-    pub(crate) reader_memory: u64,
-
-    /// With --files: dollars for 1,000 GETs; 0 for a local disk; the default is that of S3 Standard
-    #[arg(long, value_name = "DOLLARS", value_parser = parse_ratio, allow_negative_numbers = true,
-        default_value_t = 0.0004, requires = "files")]
-    pub(crate) get_price: f64,
-
-    /// With --files: dollars for a month of 10^9 bytes; 0 for a local disk; the default is that of S3 Standard
-    #[arg(long, value_name = "DOLLARS", value_parser = parse_ratio, allow_negative_numbers = true,
-        default_value_t = 0.023, requires = "files")]
-    pub(crate) storage_price: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -488,22 +438,12 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
     (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
-fn parse_ratio(text: &str) -> Result<f64, String> {
-    // `parse` accepts infinity and NaN, which no budget or ratio can be.
-    let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
-    ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {
     let length = parse_bytes(text)?;
     // A smaller table would not even have one full data block.
     if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
-}
-
-pub(crate) fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
-    let expected = || format!("expected a number between 0 and 1, got '{text}'");
-    let rate: f64 = text.parse().map_err(|_| expected())?;
-    FalsePositiveRate::new(rate).map_err(|_| expected())
 }
 
 pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {

@@ -4,6 +4,7 @@ mod advise;
 mod args;
 mod bare;
 mod build;
+mod commands;
 mod compare;
 mod demo;
 mod dump;
@@ -21,11 +22,13 @@ mod left_out;
 mod lines;
 mod map;
 mod memory;
+mod model;
 mod opened;
 mod output;
 mod page;
 mod partitions;
 mod parts;
+mod print;
 mod probe;
 mod progress;
 mod ranges;
@@ -35,8 +38,8 @@ mod report;
 mod scan;
 mod secret;
 mod shell;
-mod units;
 mod verify;
+mod words;
 
 use std::io::Write;
 use std::path::Path;
@@ -45,11 +48,24 @@ use anyhow::Context;
 use clap::Parser;
 
 pub use args::Cli;
-use args::Command;
+use args::{AdviseArgs, Command};
+use commands::advise::AdviseCommand;
+use commands::advise::files::FilesAdvice;
 pub use interrupt::{Interrupted, end_in_order};
 use opened::{Manifests, Reading};
 use output::{CANNOT_WRITE, Output, shell_word};
 pub use output::{Outcome, explained};
+use print::Report;
+pub(crate) use words::units;
+
+/// The commands whose results are records, with the records.
+const REPORTS: [Report; 1] = [("advise files", &FilesAdvice::SCHEMA)];
+
+/// Returns the part of JSON.md that is about results that are records.
+#[must_use]
+pub fn json_page() -> String {
+    print::page(&REPORTS)
+}
 
 impl Cli {
     /// Parses `arguments`; the first one is the program's name.
@@ -115,10 +131,12 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),
         Command::Compare(args) => output.report(compare::run(args, &cli.reading_options(), format, reading)?),
+        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Files(args)), .. }) => {
+            output.print(commands::advise::files::run(args))
+        }
         // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
-        Command::Advise(args) if args.many_files.files.is_some() => output.report(advise::many_files::run(args)),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
@@ -128,4 +146,17 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::file::FileReport;
+
+    /// The failure guarded against: a field whose name means something else in the output of another command.
+    #[test]
+    fn each_name_of_a_field_has_one_meaning_in_all_commands() {
+        let reports = [&REPORTS[..], &[("inspect", &FileReport::SCHEMA)]].concat();
+        assert_eq!(print::faults(&reports), Vec::<String>::new());
+    }
 }

@@ -1,7 +1,6 @@
 //! `sstfilter advise`: recommends a filter for a use case.
 
 pub(crate) mod levels;
-pub(crate) mod many_files;
 mod measured;
 pub(crate) mod ranges;
 mod rank;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use sstfilter::{BitsPerKey, FalsePositiveRate};
 
-use crate::args::{parse_bits_per_key, parse_fpr};
-use crate::output::shell_word;
-use crate::units::count_in;
+use crate::args::parse_bits_per_key;
+use crate::words::escape::shell_word;
+use crate::units::{count_in, parse_fpr};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]

@@ -20,13 +20,13 @@ use tempfile::NamedTempFile;
 use super::merge::merge_all;
 use super::sources::{self, Source};
 use super::{Attentive, LayoutArgs, OpenMap, Target, Written, ensure_wanted};
-use crate::args::{chosen_hasher, parse_fpr};
+use crate::args::chosen_hasher;
 use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;
 use crate::opened::Reading;
 use crate::output::Outcome;
 use crate::progress::ReadProgress;
-use crate::units::{counted, parse_bytes, parse_count, parse_seed};
+use crate::units::{counted, parse_bytes, parse_count, parse_fpr, parse_seed};
 use crate::{input, interrupt, memory, replace, units};
 
 #[derive(Debug, Args)]

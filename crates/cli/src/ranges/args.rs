@@ -8,8 +8,7 @@ use clap::Args;
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor};
 use sstfilter_range::{RangePolicy, RangeUnits};
 
-use crate::args::parse_fpr;
-use crate::units::{count_in, counted, parse_count};
+use crate::units::{count_in, counted, parse_count, parse_fpr};
 
 /// The range filter to build in addition to the point filter, if any.
 #[derive(Debug, Args)]

@@ -323,7 +323,7 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
     for file in 0..files {
         place.write(&format!("lists/{file}"), crate::common::lines(0..keys, |key| format!("{file}-{key}")));
     }
-    let advise = ["advise", "--files", "40", "--keys-per-file", "2000", "--lookups-per-day", "1e6", "--fpr", "0.02"];
+    let advise = ["advise", "files", "40", "2000", "1e6", "--fpr", "0.02"];
     let advice = run(&[&advise[..], &["--json"]].concat()).expect_code(0).json();
     let layout = |name: &str| {
         let mut layouts = advice["layouts"].as_array().unwrap().iter();
@@ -333,7 +333,7 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
     let options = ["--max-entries", "80000", "--fpr", "0.02", "--json"];
     let build = [&["map", "build", "--key-lists", &lists, "--out", &map], &options[..]].concat();
     let built = run(&build).expect_code(0).json();
-    let [in_memory, read] = ["file map, in memory", "file map, a page read"].map(layout);
+    let [in_memory, read] = ["file map in memory", "file map, page read"].map(layout);
     assert_eq!(in_memory["stored_bytes"], built["bytes"], "{built}");
     assert_eq!(read["read_bytes"], built["page_bytes"]);
     assert!((number(&read["opened_in_vain"]) / number(&built["expected_false_candidates"]) - 1.0).abs() < 0.01);
@@ -344,7 +344,7 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
     run(&["filter", "build", "--keys", &list, "--policy", "bloom", "--fpr", "0.02", "--out", &out]).expect_code(0);
     // A filter that is bound to its file has 8 bytes more.
     let bytes = 40 * (fs::metadata(&out).unwrap().len() + 8);
-    for name in ["filters, in memory", "filters, a line of each read", "transposed blocks"] {
+    for name in ["filters in memory", "filters, lines read", "transposed blocks"] {
         assert_eq!(layout(name)["stored_bytes"], bytes, "{name}");
     }
     let transposed = layout("transposed blocks");
@@ -359,9 +359,9 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
 #[test]
 fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
     let advice = |lookups: &str, options: &[&str]| {
-        let store = ["advise", "--files", "1e4", "--keys-per-file", "1e6", "--lookups-per-day", lookups];
+        let store = ["advise", "files", "1e4", "1e6", lookups];
         let text = run(&[&store[..], options].concat()).expect_code(0).stdout;
-        let line = text.lines().find_map(|line| line.strip_prefix("advice: ")).unwrap().to_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix("advice  ")).unwrap().to_owned();
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
         line
     };
@@ -369,37 +369,38 @@ fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
     begins(advice("0", &[]), "no filter: $0 a month");
     begins(advice("100", &[]), "transposed blocks: $");
     let line = advice("1000", &[]);
-    begins(line.clone(), "file map, a page read: $");
+    begins(line.clone(), "file map, page read: $");
     // The number of lookups at which both cost the same.
     let limit = line.split("cheaper below ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
     let limit: u64 = limit.parse().unwrap();
-    begins(advice(&(limit + 2).to_string(), &[]), "file map, a page read");
+    begins(advice(&(limit + 2).to_string(), &[]), "file map, page read");
     let costs = |lookups: u64| {
         let text = advice(&lookups.to_string(), &[]);
         [text.contains("cheaper above"), text.contains("cheaper below")]
     };
     assert_eq!([costs(limit / 2), costs(limit * 2)], [[true, false], [false, true]]);
     // Memory has no price: it is used if it saves more than a tenth.
-    begins(advice("1e6", &["--reader-memory", "64G"]), "file map, in memory");
-    begins(advice("1000", &["--reader-memory", "64G"]), "file map, a page read");
-    begins(advice("1000", &["--reader-memory", "1K"]), "filters, a line of each read");
-    let local = ["--get-price", "0", "--storage-price", "0"];
-    begins(advice("1000", &local), "file map, a page read: 1.02 reads for an absent key; next: transposed blocks, 210");
-    begins(advice("1000", &[&local[..], &["--reader-memory", "64G"]].concat()), "file map, in memory: 0.0182 reads");
-    let text = run(&["advise", "--files", "70", "--keys-per-file", "1e4", "--lookups-per-day", "1", "--rewrites", "3"]);
+    begins(advice("1e6", &["--memory", "64G"]), "file map in memory");
+    begins(advice("1000", &["--memory", "64G"]), "file map, page read");
+    begins(advice("1000", &["--memory", "1K"]), "filters, lines read");
+    let local = ["--prices", "0,0"];
+    begins(advice("1000", &local), "file map, page read: 1.02 reads for an absent key; next: transposed blocks, 210");
+    begins(advice("1000", &[&local[..], &["--memory", "64G"]].concat()), "file map in memory: 0.0182 reads");
+    let text = run(&["advise", "files", "70", "1e4", "1", "--rewrites", "3"]);
     assert!(text.stdout.contains("1 entry (") && text.stdout.contains("ids of files take 4 ("), "{}", text.stdout);
-    let huge = ["advise", "--files", "2e9", "--keys-per-file", "1e12", "--lookups-per-day", "18446744073709551615"];
-    let huge = run(&huge).expect_code(0).stdout;
+    let huge = run(&["advise", "files", "2e9", "1e12", "18446744073709551615"]).expect_code(0).stdout;
     assert!(huge.contains("filters: not for this number of keys") && huge.contains("pass --maps"), "{huge}");
-    let numbers = ["--keys-per-file", "10", "--lookups-per-day", "10"];
     for bad in [
-        &[&["--files", "0"], &numbers[..]].concat()[..],
-        &[&["--files", "4e9"], &numbers[..]].concat(),
-        &[&["--files", "1", "--keys", "1"], &numbers[..]].concat(),
-        &[&["--files", "1", "--memory", "1"], &numbers[..]].concat(),
-        &numbers,
-        &["--files", "1"],
+        &["files", "0", "10", "10"][..],
+        &["files", "4e9", "10", "10"],
+        &["files", "1", "10"],
+        &["files", "1", "10", "10", "--keys", "1"],
+        &["files", "1", "10", "10", "--memory", "1KB"],
+        &["files", "1", "10", "10", "--prices", "1"],
+        &["files", "1", "10", "10", "--prices", "1,-1"],
+        &["--keys", "1", "files", "1", "10", "10"],
         &["--keys", "1", "--maps", "3"],
+        &[],
     ] {
         assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
     }

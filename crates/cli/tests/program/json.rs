@@ -95,7 +95,7 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
         &["advise", "--keys", "1e6"],
         &["advise", "--keys", "1e6", "--updates", "remove"],
         &["advise", "--levels", "40K/4,1e5,1e6"],
-        &["advise", "--files", "70", "--keys-per-file", "1e4", "--lookups-per-day", "10"],
+        &["advise", "files", "70", "1e4", "10"],
         &["advise", "--ranges", &keys],
         &["advise", "--tables", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst"],
         &["report", &tables, &leveldb, "../interop/fixtures/rocksdb/7.8-no-policy.sst", "--out", &report],
@@ -135,4 +135,18 @@ fn every_field_of_json_is_on_the_page_of_fields_and_no_other() {
     assert!(undocumented.is_empty(), "not in crates/cli/JSON.md: {undocumented:?}");
     let unprinted: Vec<_> = certain.difference(&printed).filter(|name| !open.contains(*name)).collect();
     assert!(unprinted.is_empty(), "in crates/cli/JSON.md, but printed by no command: {unprinted:?}");
+}
+
+/// The first line of the part of the page that is generated.
+const GENERATED: &str = "<!-- Generated from here on: SSTFILTER_BLESS=1 cargo test -p sstfilter-cli json -->\n";
+
+#[test]
+fn the_generated_part_of_the_page_is_that_of_the_records() {
+    let page = fs::read_to_string("JSON.md").unwrap();
+    let (written, generated) = page.split_once(GENERATED).unwrap();
+    let expected = sstfilter_cli::json_page();
+    if std::env::var_os("SSTFILTER_BLESS").is_some() {
+        return fs::write("JSON.md", format!("{written}{GENERATED}{expected}")).unwrap();
+    }
+    assert_eq!(generated, expected, "SSTFILTER_BLESS=1 writes the page");
 }

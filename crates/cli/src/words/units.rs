@@ -2,8 +2,8 @@
 
 use core::ops::RangeInclusive;
 
+use sstfilter::FalsePositiveRate;
 pub(crate) use sstfilter_charts::grouped;
-use unit_prefix::NumberPrefix;
 
 /// Formats a count of a noun with a regular plural: `1 table`, `70 tables`.
 pub(crate) fn counted(number: u64, what: &str) -> String {
@@ -16,12 +16,40 @@ pub(crate) fn whole(figure: f64) -> u64 {
     figure as u64
 }
 
+/// Binary units of lengths in bytes: 2^64 bytes are 16 EiB.
+const BINARY_UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
 /// Formats a length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
-    match NumberPrefix::binary(length as f64) {
-        // A number of single bytes has no decimals.
-        NumberPrefix::Standalone(_) => format!("{length} B"),
-        NumberPrefix::Prefixed(prefix, scaled) => format!("{scaled:.1} {prefix}B"),
+    let (mut scaled, mut unit) = (length as f64, None);
+    for larger in BINARY_UNITS {
+        if scaled < 1024.0 {
+            break;
+        }
+        (scaled, unit) = (scaled / 1024.0, Some(larger));
+    }
+    // A number of single bytes has no decimals.
+    unit.map_or_else(|| format!("{length} B"), |unit| format!("{scaled:.1} {unit}"))
+}
+
+/// Formats dollars: cents from 1 cent on.
+pub(crate) fn dollars(dollars: f64) -> String {
+    match dollars {
+        0.0 => "0".to_owned(),
+        ..0.01 => format!("{dollars:.1e}"),
+        ..1e3 => format!("{dollars:.2}"),
+        _ => grouped(whole(dollars.round())),
+    }
+}
+
+/// Formats a mean or a ratio with at least two digits that count.
+pub(crate) fn figure(figure: f64) -> String {
+    match figure {
+        0.0 => "0".to_owned(),
+        ..0.001 => format!("{figure:.1e}"),
+        ..0.1 => format!("{figure:.4}"),
+        ..100.0 => format!("{figure:.2}"),
+        _ => grouped(whole(figure.round())),
     }
 }
 
@@ -80,6 +108,59 @@ pub(crate) fn nanoseconds(time_ns: f64) -> String {
     }
 }
 
+/// Parses a number of anything: `250000`, `250_000`, `1e6`, `64K` or `64Ki`. K, M, G and T are powers of 1,000, and Ki,
+/// Mi, Gi and Ti are powers of 1,024, for counts and for bytes.
+pub(crate) fn parse_number(text: &str) -> Result<u64, String> {
+    let expected = || format!("expected a whole number such as 250000, 250_000, 1e6, 64K or 64Ki, got '{text}'");
+    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    // Refuses a leading underscore, and a unit without a number.
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(expected());
+    }
+    let (base, exponent) = match unit.to_ascii_lowercase().as_str() {
+        "" => (1, 0),
+        "k" => (1_000, 1),
+        "m" => (1_000, 2),
+        "g" => (1_000, 3),
+        "t" => (1_000, 4),
+        "ki" => (1_024, 1),
+        "mi" => (1_024, 2),
+        "gi" => (1_024, 3),
+        "ti" => (1_024, 4),
+        unit => (10, unit.strip_prefix('e').and_then(|digits| digits.parse().ok()).ok_or_else(expected)?),
+    };
+    let number: Option<u64> = digits.replace('_', "").parse().ok();
+    let number = number.and_then(|number| number.checked_mul(u64::checked_pow(base, exponent)?));
+    number.ok_or_else(|| format!("expected at most {}, got '{text}'", grouped(u64::MAX)))
+}
+
+/// Returns a parser of numbers in `range`.
+pub(crate) fn number_in<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| in_range(parse_number(text)?, &range, text)
+}
+
+fn in_range<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>, text: &str) -> Result<T, String> {
+    let expected = || format!("expected {} to {}, got '{text}'", grouped(*range.start()), grouped(*range.end()));
+    if range.contains(&number) { T::try_from(number).map_err(|_| expected()) } else { Err(expected()) }
+}
+
+/// Parses a false positive rate.
+pub(crate) fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
+    let expected = || format!("expected a number between 0 and 1, got '{text}'");
+    let rate: f64 = text.parse().map_err(|_| expected())?;
+    FalsePositiveRate::new(rate).map_err(|_| expected())
+}
+
+/// Parses a price or a ratio.
+pub(crate) fn parse_ratio(text: &str) -> Result<f64, String> {
+    // `parse` accepts infinity and NaN, which no budget or ratio can be.
+    let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
+    ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
+}
+
 /// Parses a length in bytes: a whole number with an optional unit, in powers of 1,024 (`4096`, `64K`, `256MiB`, `2g`).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number of bytes, with K, M, G or T for units of 1,024, got '{text}'");
@@ -125,11 +206,7 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
 pub(crate) fn count_in<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let count = parse_count(text)?;
-        let expected = || format!("expected {} to {}, got '{text}'", grouped(*range.start()), grouped(*range.end()));
-        if range.contains(&count) { T::try_from(count).map_err(|_| expected()) } else { Err(expected()) }
-    }
+    move |text| in_range(parse_count(text)?, &range, text)
 }
 
 /// Parses a 64-bit number, decimal or hexadecimal with `0x`.
@@ -186,6 +263,24 @@ mod tests {
         assert!(parse_count("1e4294967296").is_err());
     }
 
+    /// The failure guarded against: a `K` that means 1,000 keys in one option and 1,024 bytes in another.
+    #[test]
+    fn a_unit_means_one_thing_for_counts_and_for_bytes() {
+        for text in ["64000", "64_000", "64K", "64k", "64e3", "64E3"] {
+            assert_eq!(parse_number(text), Ok(64_000), "{text}");
+        }
+        assert_eq!((parse_number("64Ki"), parse_number("2mi")), (Ok(65_536), Ok(2 << 20)));
+        assert_eq!((parse_number("3T"), parse_number("3Ti")), (Ok(3_000_000_000_000), Ok(3 << 40)));
+        for text in ["", "K", "-1", "1.5M", "1X", "1KB", "1KiB", "_1", "1 K", "e6", "1e-3", "1,000"] {
+            assert!(parse_number(text).is_err_and(|error| error.contains("whole number")), "{text}");
+        }
+        for text in ["18446744073709551616", "1e20", "16777216Ti", "1e4294967295"] {
+            assert!(parse_number(text).is_err_and(|error| error.contains("at most 18,446,744")), "{text}");
+        }
+        let parse = number_in::<u32>(1..=5_000_000_000);
+        assert_eq!((parse("1Ki"), parse("0").is_err(), parse("4294967296").is_err()), (Ok(1_024), true, true));
+    }
+
     #[test]
     fn counts_out_of_range_are_refused_with_the_range() {
         let parse = count_in::<u32>(1..=5_000_000_000);
@@ -208,7 +303,9 @@ mod tests {
         assert_eq!(percent(0.0095), "0.950 %");
         assert_eq!(percent(1e-9), "1.00e-7 %");
         assert_eq!([0.0, 0.1, 0.01, 1e-5, 0.755].map(brief_percent), ["0 %", "10 %", "1 %", "0.001 %", "75.5 %"]);
-        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!([0, 1023, 1536, u64::MAX].map(bytes), ["0 B", "1023 B", "1.5 KiB", "16.0 EiB"]);
+        assert_eq!([0.0, 0.001, 1.5, 1234.5].map(dollars), ["0", "1.0e-3", "1.50", "1,235"]);
+        assert_eq!([0.0, 0.0005, 0.0156, 71.38, 200.0].map(figure), ["0", "5.0e-4", "0.0156", "71.38", "200"]);
         assert_eq!(nanoseconds(1500.0), "1.5 µs");
     }
 

@@ -1,0 +1,3 @@
+//! The commands whose results are records.
+
+pub(crate) mod advise;

@@ -1,0 +1,348 @@
+//! The description of a file: one structure for tables of all engines, filters without a table, sidecars, maps, and
+//! files that are none of these. A field is unknown if the format does not record it.
+
+use crate::print::types::{Bits, Bytes, Figure, Key, Open, PathName, Rate};
+use crate::print::{record, words};
+
+words! {
+    /// What a file is, by its bytes.
+    pub(crate) enum Format {
+        Other = "other",
+        Table = "table",
+        FilterBlock = "filter block",
+        PartitionedFilter = "partitioned filter",
+        RangeFilter = "range filter",
+        Layers = "layers",
+        Sidecar = "sidecar",
+        FileMap = "file map",
+        RocksDbTable = "RocksDB table",
+        LevelDbTable = "LevelDB table",
+        PebbleTable = "Pebble table",
+        EngineFile = "engine file",
+    }
+
+    /// The state of a file or of its filter, from best to worst.
+    pub(crate) enum State {
+        /// the filter can be used and is of the requested kind, or Bloom because the file has too few keys for it
+        Ok = "ok",
+        /// the filter is of another kind than requested for any other reason
+        Fallback = "fallback",
+        /// the database does not use the file: no figure counts it
+        NotLive = "not live",
+        /// the file is a sidecar without its table: delete it
+        Orphan = "orphan",
+        /// the sidecar is of another table, or of an earlier table of this name; readers ignore it
+        Stale = "stale",
+        /// there is no filter, although the table has entries
+        Missing = "missing",
+        /// the filter is sound, but this program cannot use it
+        Unusable = "unusable",
+        /// part of the file could not be checked
+        NotChecked = "not checked",
+        /// the file, its filter or its sidecar is damaged, and no sound sidecar replaces the filter
+        Damaged = "damaged",
+        /// the file could not be read
+        Unread = "unread",
+    }
+
+    /// Where a fact about a file is from.
+    pub(crate) enum Origin {
+        Table = "table",
+        Sidecar = "sidecar",
+        Manifest = "MANIFEST",
+        Keys = "keys",
+        Option = "option",
+    }
+
+    /// Where a filter is stored.
+    pub(crate) enum Role {
+        /// in its table
+        Table = "table",
+        /// in the file next to its table
+        Sidecar = "sidecar",
+        /// in a file without a table
+        File = "file",
+    }
+}
+
+record! {
+    /// A file, as far as it was read.
+    pub(crate) struct FileReport {
+        pub(crate) path: PathName [row],
+        /// what the file is
+        pub(crate) format: Format [row],
+        pub(crate) bytes: Bytes [row],
+        pub(crate) state: State [notable],
+        pub(crate) reasons: Vec<Reason> [notable],
+        pub(crate) place: Place [row],
+        pub(crate) contents: Contents [row],
+        /// filters of the file, first the one that readers use
+        pub(crate) filters: Vec<FilterReport> [row],
+        pub(crate) observed: Option<Observed> [row],
+        pub(crate) map: Option<MapReport>,
+        pub(crate) engine: Option<EngineReport>,
+        pub(crate) parts: Vec<PartReport>,
+        /// all properties that the table records, by the names of its engine
+        pub(crate) properties: Open [json],
+    }
+
+    /// The place of a file in its database.
+    pub(crate) struct Place {
+        /// directory of the database
+        pub(crate) database: Option<PathName>,
+        /// name of the column family
+        pub(crate) column_family: Option<String>,
+        /// level of the table, which the table or the MANIFEST records
+        pub(crate) level: Option<u32> [row],
+        /// whether the MANIFEST names the file
+        pub(crate) is_live: Option<bool>,
+    }
+
+    /// Why a file has its state, or a peculiarity of it.
+    pub(crate) struct Reason {
+        pub(crate) state: State [row],
+        pub(crate) part: Option<String> [row],
+        /// the problem or peculiarity
+        pub(crate) why: String [row],
+        pub(crate) advice: Option<String>,
+        /// commands to run first
+        pub(crate) commands: Vec<String>,
+    }
+
+    /// Entries of a table and their order.
+    pub(crate) struct Contents {
+        pub(crate) entries: Option<u64> [row],
+        /// entries that delete a key
+        pub(crate) tombstones: Option<u64>,
+        /// entries that delete all keys of a range, also those of older tables
+        pub(crate) range_tombstones: Option<u64>,
+        /// whether lookups must read the table whatever its filter answers
+        pub(crate) has_range_tombstones: Option<bool>,
+        /// no key of the table sorts before it
+        pub(crate) smallest_key: Option<Key>,
+        /// no key of the table sorts after it
+        pub(crate) largest_key: Option<Key>,
+        /// where the smallest and the largest key are from
+        pub(crate) bounds_from: Option<Origin>,
+        /// name of the order of keys
+        pub(crate) comparator: Option<String>,
+        /// where the name of the comparator is from
+        pub(crate) comparator_from: Option<Origin>,
+        /// bytes of all keys before compression
+        pub(crate) raw_key_bytes: Option<Bytes>,
+        /// bytes of all values before compression
+        pub(crate) raw_value_bytes: Option<Bytes>,
+        pub(crate) file_id: Option<String>,
+    }
+
+    /// A filter, of keys or of ranges.
+    pub(crate) struct FilterReport {
+        /// where the filter is stored
+        pub(crate) role: Role,
+        pub(crate) kind: String [row],
+        /// the requested kind
+        pub(crate) requested: Option<String>,
+        /// why the kind is not the requested one
+        pub(crate) fallback: Option<String>,
+        /// the filter policy that the table records
+        pub(crate) policy: Option<String>,
+        pub(crate) state: State,
+        /// why the filter has its state
+        pub(crate) reason: Option<String>,
+        pub(crate) keys: Option<u64>,
+        pub(crate) filter_bytes: Bytes [row],
+        pub(crate) bits_per_key: Option<Bits> [row],
+        pub(crate) expected_fpr: Option<Rate> [row],
+        pub(crate) range_rates: Vec<RangeRate>,
+        /// whole keys, or the parts of keys that it holds
+        pub(crate) holds: Option<String>,
+        /// what a block of the filter covers: the table, a partition, or some data blocks
+        pub(crate) unit: Option<String>,
+        /// number of blocks of a filter that has several
+        pub(crate) partitions: Option<u64>,
+        /// bytes of the smallest block
+        pub(crate) min_partition_bytes: Option<Bytes>,
+        /// mean bytes of a block
+        pub(crate) mean_partition_bytes: Option<Bytes>,
+        /// bytes of the largest block
+        pub(crate) max_partition_bytes: Option<Bytes>,
+        /// bytes of the index of all blocks
+        pub(crate) top_index_bytes: Option<Bytes>,
+        pub(crate) hash: Option<String>,
+        /// what the filter mixes into each hash
+        pub(crate) salt: Option<String>,
+        /// fingerprint of the id of the file that the filter is bound to
+        pub(crate) bound_to: Option<String>,
+        pub(crate) format_version: Option<u32>,
+        /// bytes of the block without its trailer
+        pub(crate) payload_bytes: Option<Bytes>,
+        pub(crate) checksum: Option<String>,
+        /// share of the bits that are set
+        pub(crate) fill_ratio: Option<Rate>,
+        /// parameters of the kind, by its own names
+        pub(crate) shape: Open,
+    }
+
+    /// The rate of a range filter on empty ranges of one length.
+    pub(crate) struct RangeRate {
+        /// length of the ranges in units of their integers; null if the rate is the same for all lengths
+        pub(crate) units: Option<u64> [row],
+        pub(crate) expected_fpr: Rate [row],
+    }
+
+    /// The answers of the filter for absent keys.
+    pub(crate) struct Observed {
+        /// absent keys that the filter was probed for
+        pub(crate) probes: u64,
+        /// absent keys of which the filter holds no part
+        pub(crate) not_probed: u64,
+        /// probes that the filter answered with "may contain"
+        pub(crate) positives: u64,
+        pub(crate) observed_fpr: Option<Rate> [row],
+        pub(crate) observed_fpr_margin: Option<Rate> [row],
+    }
+
+    /// A map of files.
+    pub(crate) struct MapReport {
+        /// fingerprint of the id of the map
+        pub(crate) map_id: String,
+        /// number of files that the map covers
+        pub(crate) covered_files: u64,
+        /// number of intervals of writes that the map covers
+        pub(crate) covered_writes: Option<u64>,
+        pub(crate) map_entries: u64,
+        /// bits of the whole map per entry
+        pub(crate) bits_per_entry: Option<Bits>,
+        pub(crate) hash: Option<String>,
+        /// bits that the map keeps of each hash
+        pub(crate) prefix_bits: u32,
+        /// number of pages
+        pub(crate) pages: u64,
+        /// bytes of a page
+        pub(crate) page_bytes: Bytes,
+        /// covered files that an absent key is expected to be looked for in
+        pub(crate) expected_false_candidates: Figure,
+        pub(crate) covers: Vec<CoveredFile> [json],
+    }
+
+    /// A file that a map covers.
+    pub(crate) struct CoveredFile {
+        pub(crate) file_id: Option<String> [row],
+        pub(crate) map_entries: u64 [row],
+        pub(crate) path: Option<PathName> [row],
+    }
+
+    /// What a table of RocksDB, LevelDB or Pebble records about itself.
+    pub(crate) struct EngineReport {
+        /// name of the engine
+        pub(crate) engine_name: String,
+        pub(crate) format_version: Option<u32>,
+        /// kind of the checksums
+        pub(crate) checksum_type: String,
+        /// compression of data blocks
+        pub(crate) compression: Option<String>,
+        /// number of data blocks
+        pub(crate) data_blocks: Option<u64>,
+        /// bytes of all data blocks
+        pub(crate) data_bytes: Option<Bytes>,
+        /// bytes of the index
+        pub(crate) index_bytes: Option<Bytes>,
+    }
+
+    /// A part of a file.
+    pub(crate) struct PartReport {
+        pub(crate) part: String [row],
+        /// where the part begins in the file
+        pub(crate) offset: Option<u64> [row],
+        /// bytes of the part
+        pub(crate) part_bytes: Option<Bytes> [row],
+        pub(crate) checksum: Option<String> [row],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::{Extent, text};
+
+    fn table() -> FileReport {
+        let own = FilterReport {
+            kind: "ribbon".to_owned(),
+            keys: Some(6_000),
+            filter_bytes: Bytes(5_300),
+            bits_per_key: Some(Bits(7.07)),
+            expected_fpr: Some(Rate(0.0094)),
+            holds: Some("whole keys".to_owned()),
+            ..FilterReport::default()
+        };
+        let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
+        let part = |part: &str, offset| PartReport {
+            part: part.to_owned(),
+            offset: Some(offset),
+            part_bytes: Some(Bytes(4_096)),
+            checksum: Some("sound".to_owned()),
+        };
+        FileReport {
+            path: PathName("db/000007.sst".into()),
+            format: Format::Table,
+            bytes: Bytes(100_000),
+            place: Place { level: Some(1), ..Place::default() },
+            contents: Contents { entries: Some(6_000), smallest_key: Some(Key(b"a".to_vec())), ..Contents::default() },
+            filters: vec![sidecar, own],
+            parts: vec![part("data", 0), part("index", 90_000)],
+            ..FileReport::default()
+        }
+    }
+
+    const ALONE: &str = "\
+path    db/000007.sst
+format  table
+bytes   97.7 KiB
+state   ok
+
+place:
+  level  1
+
+contents:
+  entries       6,000
+  smallest key  a
+
+filters:
+kind     filter  bits per key  expected fpr
+bloom   5.2 KiB          7.07       0.940 %
+ribbon  5.2 KiB          7.07       0.940 %
+
+parts:
+part   offset     part  checksum
+data        0  4.0 KiB  sound
+index  90,000  4.0 KiB  sound
+";
+
+    /// The columns of a table of files: those of the filter that readers use, and of the place that is known.
+    const BESIDE_OTHERS: &str = "\
+files:
+path           format  bytes     state    level  entries  kind    filter  bits per key  expected fpr
+db/000007.sst  table   97.7 KiB  ok           1    6,000  bloom  5.2 KiB          7.07       0.940 %
+db/notes       other        0 B  unread       -        -  -            -             -             -
+";
+
+    record! {
+        /// Several files.
+        struct Files {
+            files: Vec<FileReport>,
+        }
+    }
+
+    #[test]
+    fn a_table_alone_has_a_page() {
+        assert_eq!(text(&table(), Extent::default()), ALONE);
+    }
+
+    #[test]
+    fn several_files_have_a_line_each() {
+        let path = PathName("db/notes".into());
+        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
+        let unread = FileReport { path, state: State::Unread, reasons, ..FileReport::default() };
+        assert_eq!(text(&Files { files: vec![table(), unread] }, Extent::default()), BESIDE_OTHERS);
+    }
+}

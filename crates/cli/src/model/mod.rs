@@ -1,0 +1,3 @@
+//! What is known about a file, whatever it is.
+
+pub(crate) mod file;

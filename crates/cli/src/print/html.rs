@@ -1,0 +1,99 @@
+//! Records as HTML, and the parts of pages: self-contained documents without references.
+
+use sstfilter_charts::{Align, Chart, Frame, css};
+
+use super::blocks::{Block, Extent, Rows, and_more, blocks};
+use super::record::Record;
+use crate::words::escape::escaped_lines;
+
+/// Returns the document. A later run recognizes it by `first_line`.
+pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
+    // One file without references, so that it can be mailed, archived and opened offline.
+    let (page_style, charts_style, title) = (include_str!("style.css"), css(), escaped(title));
+    format!(
+        "{first_line}<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>{title}</title><style>{page_style}{charts_style}</style></head>\
+         <body><main>{body}</main></body></html>\n"
+    )
+}
+
+/// Returns a record: its facts, tables and lists.
+pub(crate) fn whole(record: &dyn Record, extent: Extent) -> String {
+    blocks(record, extent).iter().map(block).collect()
+}
+
+/// Returns a table of records, with a line for each.
+pub(crate) fn rows(records: &[&dyn Record], extent: Extent) -> String {
+    table(&Rows::of(records, extent))
+}
+
+fn block(block: &Block) -> String {
+    match block {
+        Block::Facts(facts) => {
+            let fact = |(name, value): &(String, String)| {
+                format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value))
+            };
+            format!("<dl class=\"facts\">{}</dl>", facts.iter().map(fact).collect::<String>())
+        }
+        Block::Table { title, rows } => format!("<h3>{}</h3>{}", escaped(title), table(rows)),
+        Block::Lines { lines, more } => bullets(lines.iter().cloned().chain(and_more(*more))),
+        Block::Group { title, blocks } => {
+            format!("<h3>{}</h3>{}", escaped(title), blocks.iter().map(self::block).collect::<String>())
+        }
+    }
+}
+
+fn table(rows: &Rows) -> String {
+    cells(&rows.titles, &rows.lines) + &and_more(rows.more).map(|more| paragraph(&more)).unwrap_or_default()
+}
+
+/// Returns a table of cells, aligned as their titles are.
+pub(crate) fn cells(titles: &[(String, Align)], lines: &[Vec<String>]) -> String {
+    let cell = |tag: &str, align: Align, text: &str| {
+        let class = if align == Align::Left { " class=\"words\"" } else { "" };
+        format!("<{tag}{class}>{}</{tag}>", escaped(text))
+    };
+    let header: String = titles.iter().map(|(title, align)| cell("th", *align, title)).collect();
+    let line = |line: &Vec<String>| {
+        let cells = titles.iter().zip(line).map(|((_, align), text)| cell("td", *align, text));
+        format!("<tr>{}</tr>", cells.collect::<String>())
+    };
+    let lines: String = lines.iter().map(line).collect();
+    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table></div>")
+}
+
+pub(crate) fn section(id: &str, title: &str, text: &str) -> String {
+    format!("<h2 id=\"{id}\">{}</h2>{}", escaped(title), paragraph(text))
+}
+
+pub(crate) fn paragraph(text: &str) -> String {
+    format!("<p>{}</p>", escaped(text))
+}
+
+/// Returns a section with a list.
+pub(crate) fn list(id: &str, title: &str, items: impl IntoIterator<Item = String>) -> String {
+    format!("<h2 id=\"{id}\">{}</h2>{}", escaped(title), bullets(items))
+}
+
+pub(crate) fn bullets(items: impl IntoIterator<Item = String>) -> String {
+    let item = |item: String| format!("<li>{}</li>", escaped(&item));
+    format!("<ul class=\"findings\">{}</ul>", items.into_iter().map(item).collect::<String>())
+}
+
+/// Returns a chart in two drawings; the style sheet shows one of them.
+pub(crate) fn figure(chart: &Chart) -> anyhow::Result<String> {
+    let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
+    // Both are in the page, because a style sheet cannot redraw a chart for a phone.
+    Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
+}
+
+pub(crate) fn details(summary: &str, table: &str) -> String {
+    format!("<details><summary>{summary}</summary>{table}</details>")
+}
+
+/// Returns `text` for the page, with a non-breaking space before `%`, and with the plus-minus sign. Control characters,
+/// which a document must not contain, are escaped.
+pub(crate) fn escaped(text: &str) -> String {
+    sstfilter_charts::escaped(&escaped_lines(text).replace(" %", "\u{a0}%").replace(" +- ", " \u{b1} "))
+}

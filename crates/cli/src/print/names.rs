@@ -1,0 +1,42 @@
+//! Names of fields that several records have, with one meaning for all of them.
+
+use super::record::{Field, Kind};
+
+/// In the order of the alphabet.
+const COMMON: [(&str, &str); 18] = [
+    ("advice", "what to choose, or what to do next, and why"),
+    ("bits_per_key", "bits of whole filter blocks per key"),
+    ("bytes", "bytes of the file"),
+    ("checksum", "`sound`, `none`, `not read`, or the problem"),
+    ("entries", "entries of a table, also those that delete a key"),
+    ("expected_fpr", "the false positive rate that follows from the shape of the filter"),
+    ("file_id", "fingerprint of the id of a file"),
+    ("filter_bytes", "bytes of whole filter blocks"),
+    ("format_version", "version of the format of a filter block, or of the table of another engine"),
+    ("hash", "hash of the keys, with its seed unless that is secret"),
+    ("keys", "keys of a filter"),
+    ("kind", "kind of a filter"),
+    ("map_entries", "pairs of a key and a file that has it"),
+    ("observed_fpr", "positives over probes"),
+    ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),
+    ("part", "part of a file"),
+    ("path", "path of a file as passed"),
+    ("state", "state of a file or of its filter; of several, the worst"),
+];
+
+/// Returns the meaning of a field: its own comment, that of its name, or that of the record inside.
+pub(super) fn meaning(field: &Field) -> &'static str {
+    let common = || COMMON.iter().find(|(name, _)| *name == field.name).map(|(_, meaning)| *meaning);
+    let of_record = match field.kind {
+        Kind::One(schema) | Kind::Many(schema) => schema.about,
+        _ => "",
+    };
+    if field.about.is_empty() { common().unwrap_or(of_record).trim() } else { field.about.trim() }
+}
+
+/// Returns the names with a common meaning that no field needs.
+#[cfg(test)]
+pub(super) fn unneeded(fields: &[&'static Field]) -> Vec<&'static str> {
+    let is_needed = |name: &str| fields.iter().any(|field| field.name == name && field.about.is_empty());
+    COMMON.iter().map(|(name, _)| *name).filter(|name| !is_needed(name)).collect()
+}

@@ -1,0 +1,4 @@
+//! Numbers and names as people read and write them.
+
+pub(crate) mod escape;
+pub(crate) mod units;
