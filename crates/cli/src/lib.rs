@@ -53,9 +53,10 @@ use commands::advise::AdviseCommand;
 use commands::advise::files::FilesAdvice;
 pub use interrupt::{Interrupted, end_in_order};
 use opened::{Manifests, Reading};
-use output::{CANNOT_WRITE, Output, shell_word};
-pub use output::{Outcome, explained};
-use print::Report;
+pub use output::explained;
+use output::shell_word;
+pub use print::Outcome;
+use print::{CANNOT_WRITE, Output, Report};
 pub(crate) use words::units;
 
 /// The commands whose results are records, with the records.

@@ -1,55 +1,19 @@
-//! Output of results: one JSON object, or lines for a person.
+//! Results that are not records yet, and messages with advice.
 
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Serialize, Serializer};
 use sstfilter_table::TablePart;
 
-use crate::print::{self, Extent, Json, Record};
-use crate::words::escape::{drives_terminal, escaped, escaped_line};
+use crate::print::Cell;
+pub(crate) use crate::print::{CANNOT_WRITE, Outcome, Output, note};
+use crate::words::escape::{escaped_line, key_text};
 pub(crate) use crate::words::escape::{escaped_lines, hex, path_name, shell_word};
 
-/// The result of a command that ran to its end; the number is the exit code.
-///
-/// The maximum of several outcomes is the worst one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// Everything is present and sound.
-    #[default]
-    Yes = 0,
-    /// Something is absent, lost or damaged, as reported.
-    No = 1,
-    /// Some of the work could not be done, as reported.
-    Failed = 2,
-}
-
-impl Outcome {
-    /// Returns `Yes` if `sound`, else `No`.
-    pub(crate) fn from_sound(sound: bool) -> Self {
-        if sound { Self::Yes } else { Self::No }
-    }
-}
-
-/// Context of an error on standard output.
-pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";
-
-/// Standard output, as text or as JSON.
-pub(crate) struct Output<'a> {
-    pub(crate) writer: &'a mut dyn Write,
-    pub(crate) is_json: bool,
-    /// Whether keys and values are escaped, because a terminal shows them.
-    escapes: bool,
-}
-
-impl<'a> Output<'a> {
-    pub(crate) fn new(writer: &'a mut dyn Write, is_json: bool) -> Self {
-        // Programs need the exact bytes, but a terminal would obey control characters in them.
-        Self { writer, is_json, escapes: io::stdout().is_terminal() }
-    }
-
+impl Output<'_> {
     /// Prints a command's report as one JSON object or as text.
     pub(crate) fn report(&mut self, found: (Outcome, impl Serialize + fmt::Display)) -> anyhow::Result<Outcome> {
         let (outcome, report) = found;
@@ -61,36 +25,6 @@ impl<'a> Output<'a> {
             self.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)?;
         }
         Ok(outcome)
-    }
-
-    /// Prints a command's record as one JSON object or as text.
-    pub(crate) fn print(&mut self, found: (Outcome, impl Record)) -> anyhow::Result<Outcome> {
-        let (outcome, record) = found;
-        if self.is_json {
-            self.json(&Json(&record))?;
-        } else {
-            let text = print::text(&record, Extent::default());
-            self.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)?;
-        }
-        Ok(outcome)
-    }
-
-    /// Prints `report` as one JSON object.
-    pub(crate) fn json(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
-        // Converted to an I/O error, by which `main` recognizes a closed pipe.
-        let written = serde_json::to_writer_pretty(&mut *self.writer, report).map_err(io::Error::from);
-        written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
-    }
-
-    /// Writes keys and values one after the other, and then `terminator`: unchanged, or with escapes on a terminal.
-    pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: &[u8]) -> anyhow::Result<()> {
-        let mut record = parts.concat();
-        if self.escapes {
-            // A tab separates key and value, and cannot move the cursor back.
-            record = escaped(&record, |character| drives_terminal(character) && character != '\t').into_bytes();
-        }
-        record.extend(terminator);
-        self.writer.write_all(&record).context(CANNOT_WRITE)
     }
 }
 
@@ -135,12 +69,6 @@ pub fn explained(error: &anyhow::Error) -> String {
     // `text` is the earlier message: a cause that it already quotes is dropped.
     causes.dedup_by(|cause, text| text.ends_with(cause.as_str()));
     causes.join(": ")
-}
-
-/// Prints a message to standard error.
-pub(crate) fn note(message: &str) {
-    // A closed standard error must not make the program fail; `eprintln!` would even panic.
-    let _ = writeln!(io::stderr(), "{}", escaped_lines(message));
 }
 
 /// Maximum width of printed tables, in columns.
@@ -191,20 +119,14 @@ pub(crate) struct Text(pub(crate) Vec<u8>);
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match core::str::from_utf8(&self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => serializer.collect_map([("hex", hex(&self.0))]),
-        }
+        Cell::Key(&self.0).serialize(serializer)
     }
 }
 
 impl fmt::Display for Text {
     /// Escapes control characters and bytes that are not UTF-8, so that a key cannot drive a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match core::str::from_utf8(&self.0) {
-            Ok(text) if !text.chars().any(drives_terminal) => f.write_str(text),
-            _ => write!(f, "{}", self.0.escape_ascii()),
-        }
+        f.write_str(&key_text(&self.0))
     }
 }
 
@@ -277,17 +199,6 @@ mod tests {
     fn only_the_c_locale_is_ascii() {
         assert!(is_ascii_locale(Some("C")) && is_ascii_locale(Some("POSIX")));
         assert!(!is_ascii_locale(None) && !is_ascii_locale(Some("C.UTF-8")) && !is_ascii_locale(Some("en_US.UTF-8")));
-    }
-
-    #[test]
-    fn a_terminal_gets_keys_with_escapes_and_a_program_their_bytes() {
-        let key: [&[u8]; 2] = [b"k\x1b[2J\xff\t", b"v\n"];
-        for (escapes, expected) in [(false, &b"k\x1b[2J\xff\tv\n\n"[..]), (true, b"k\\x1b[2J\\xff\tv\\n\n")] {
-            let mut written = Vec::new();
-            let mut output = Output { writer: &mut written, is_json: false, escapes };
-            output.record(&key, b"\n").unwrap();
-            assert_eq!(written, expected);
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sstfilter_charts::Align;
 
 use super::record::{Cell, Field, Kind, Record, Schema, Show};
-use crate::words::escape::{drives_terminal, escaped_line};
+use crate::words::escape::{escaped_line, key_text};
 use crate::words::units::{self, grouped, nanoseconds, percent, with_margin};
 
 /// Lists and tables of more items are cut.
@@ -230,12 +230,4 @@ fn open_values(values: &Map<String, Value>) -> impl Iterator<Item = String> {
         };
         escaped_line(&format!("{} {value}", name.replace('_', " ")))
     })
-}
-
-/// Escapes control characters and bytes that are not UTF-8, so that a key cannot drive a terminal.
-fn key_text(key: &[u8]) -> String {
-    match str::from_utf8(key) {
-        Ok(text) if !text.chars().any(drives_terminal) => text.to_owned(),
-        _ => key.escape_ascii().to_string(),
-    }
 }

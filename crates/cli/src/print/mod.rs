@@ -1,22 +1,22 @@
-//! How a result becomes text, JSON, HTML, and a part of JSON.md. A command fills a [`Record`]; all that is printed follows
-//! from its fields: their names, their types, and the comments beside them.
+//! How a result becomes text, JSON, HTML, and a part of JSON.md. A command fills a [`Record`]; all that is printed
+//! follows from its fields: their names, their types, and the comments beside them.
 
 mod blocks;
 pub(crate) mod html;
 mod json;
 mod names;
+mod output;
 mod page;
 mod record;
 mod text;
 pub(crate) mod types;
 
-pub(crate) use blocks::Extent;
-pub(crate) use json::Json;
-#[cfg(test)]
-pub(crate) use page::faults;
+pub use output::Outcome;
+pub(crate) use output::{CANNOT_WRITE, Output, note};
 pub(crate) use page::{Report, page};
 pub(crate) use record::{Cell, Field, Kind, Printed, Record, Schema, Show, Word, record, words};
-pub(crate) use text::text;
+#[cfg(test)]
+pub(crate) use {blocks::Extent, json::Json, page::faults, text::text};
 
 #[cfg(test)]
 mod tests;

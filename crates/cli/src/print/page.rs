@@ -9,7 +9,7 @@ pub(crate) type Report = (&'static str, &'static Schema);
 /// Returns a table of the names that several commands print, and one of the other names for each command.
 pub(crate) fn page(reports: &[Report]) -> String {
     let of_command = |schema: &'static Schema| named_once(fields(schema));
-    let commands: Vec<_> = reports.iter().map(|(command, schema)| (*command, *schema, of_command(schema))).collect();
+    let commands: Vec<_> = reports.iter().map(|&(command, schema)| (command, schema, of_command(schema))).collect();
     let is_common = |field: &Field| {
         let has_it = |fields: &[&'static Field]| fields.iter().any(|other| other.name == field.name);
         commands.iter().filter(|(.., fields)| has_it(fields)).count() > 1

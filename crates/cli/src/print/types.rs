@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::record::{Cell, Kind, Printed};
 use crate::words::escape::path_name;
 
+/// Declares the types of numbers with a unit.
 macro_rules! units {
     ($( $(#[doc = $about:literal])* $name:ident($number:ty) )*) => { $(
         $(#[doc = $about])*
@@ -53,68 +54,28 @@ pub(crate) struct Key(pub(crate) Vec<u8>);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Open(pub(crate) Map<String, Value>);
 
-impl Printed for PathName {
-    const KIND: Kind = Kind::Path;
+macro_rules! printed {
+    ($( $type:ty: $kind:ident, |$value:ident| $cell:expr; )*) => { $(
+        impl Printed for $type {
+            const KIND: Kind = Kind::$kind;
 
-    fn cell(&self) -> Cell<'_> {
-        Cell::Text(path_name(&self.0))
-    }
+            fn cell(&self) -> Cell<'_> {
+                let $value = self;
+                $cell
+            }
+        }
+    )* };
 }
 
-impl Printed for Key {
-    const KIND: Kind = Kind::Key;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Key(&self.0)
-    }
-}
-
-impl Printed for Open {
-    const KIND: Kind = Kind::Open;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Open(&self.0)
-    }
-}
-
-impl Printed for bool {
-    const KIND: Kind = Kind::Flag;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Flag(*self)
-    }
-}
-
-impl Printed for u64 {
-    const KIND: Kind = Kind::Count;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Count(*self)
-    }
-}
-
-impl Printed for u32 {
-    const KIND: Kind = Kind::Count;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Count(u64::from(*self))
-    }
-}
-
-impl Printed for String {
-    const KIND: Kind = Kind::Text;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Text(Cow::Borrowed(self))
-    }
-}
-
-impl Printed for &'static str {
-    const KIND: Kind = Kind::Text;
-
-    fn cell(&self) -> Cell<'_> {
-        Cell::Text(Cow::Borrowed(self))
-    }
+printed! {
+    PathName: Path, |path| Cell::Text(path_name(&path.0));
+    Key: Key, |key| Cell::Key(&key.0);
+    Open: Open, |values| Cell::Open(&values.0);
+    bool: Flag, |flag| Cell::Flag(*flag);
+    u64: Count, |count| Cell::Count(*count);
+    u32: Count, |count| Cell::Count(u64::from(*count));
+    String: Text, |text| Cell::Text(Cow::Borrowed(text));
+    &'static str: Text, |text| Cell::Text(Cow::Borrowed(text));
 }
 
 impl<T: Printed> Printed for Option<T> {

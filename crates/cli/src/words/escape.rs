@@ -66,6 +66,14 @@ pub(crate) fn shell_word(path: &Path) -> String {
     }
 }
 
+/// Returns a key or value as text. Control characters and bytes that are not UTF-8 become escapes.
+pub(crate) fn key_text(key: &[u8]) -> String {
+    match str::from_utf8(key) {
+        Ok(text) if !text.chars().any(drives_terminal) => text.to_owned(),
+        _ => key.escape_ascii().to_string(),
+    }
+}
+
 /// Returns two hexadecimal digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     // Never the default: four bits are always a digit.

@@ -16,9 +16,8 @@ use clap::Args;
 use sstfilter::{FalsePositiveRate, FixedPolicy};
 use sstfilter_map::MapOptions;
 
-use crate::output::Outcome;
-use crate::print::record;
 use crate::print::types::{Bits, Bytes, Dollars, Figure};
+use crate::print::{Outcome, record};
 use crate::words::units::{self, grouped, number_in, parse_fpr, parse_number, parse_ratio};
 
 #[derive(Debug, Args)]
