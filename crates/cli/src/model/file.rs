@@ -321,9 +321,9 @@ index  90,000  4.0 KiB  sound
     /// The columns of a table of files: those of the filter that readers use, and of the place that is known.
     const BESIDE_OTHERS: &str = "\
 files:
-path           format  bytes     state    level  entries  kind    filter  bits per key  expected fpr
-db/000007.sst  table   97.7 KiB  ok           1    6,000  bloom  5.2 KiB          7.07       0.940 %
-db/notes       other        0 B  unread       -        -  -            -             -             -
+path           format     bytes  state   level  entries  kind    filter  bits per key  expected fpr
+db/000007.sst  table   97.7 KiB  ok          1    6,000  bloom  5.2 KiB          7.07       0.940 %
+db/notes       other        0 B  unread      -        -  -            -             -             -
 ";
 
     record! {

@@ -138,7 +138,7 @@ pub(super) fn columns(schema: &'static Schema) -> Vec<&'static str> {
 
 /// Returns the fields of a record with their values. A margin joins the rate before it.
 fn entries<'a>(schema: &'static Schema, record: Option<&'a dyn Record>) -> Vec<(&'static Field, Cell<'a>)> {
-    let cells = record.map(|record| record.cells()).unwrap_or_default();
+    let cells = record.map(Record::cells).unwrap_or_default();
     let mut entries: Vec<(&'static Field, Cell<'a>)> = Vec::new();
     for (field, cell) in schema.fields.iter().zip(cells.into_iter().chain(iter::repeat(Cell::Unknown))) {
         match entries.last_mut() {
@@ -208,15 +208,15 @@ fn value(cell: &Cell<'_>, extent: Extent) -> Option<String> {
         Cell::Dollars(dollars) => finite(*dollars, units::dollars),
         Cell::Text(text) => Some(escaped_line(text)),
         Cell::Key(key) => Some(key_text(key)),
-        Cell::Open(values) => joined(open_values(values).collect::<Vec<_>>(), 0),
+        Cell::Open(values) => joined(&open_values(values).collect::<Vec<_>>(), 0),
         Cell::List(cells) => {
             let (cells, more) = cut(cells, extent);
-            joined(cells.iter().filter_map(|cell| value(cell, extent)).collect(), more)
+            joined(&cells.iter().filter_map(|cell| value(cell, extent)).collect::<Vec<_>>(), more)
         }
     }
 }
 
-fn joined(values: Vec<String>, more: u64) -> Option<String> {
+fn joined(values: &[String], more: u64) -> Option<String> {
     let values = values.join(", ");
     (!values.is_empty()).then(|| and_more(more).map_or_else(|| values.clone(), |more| format!("{values}, {more}")))
 }

@@ -19,11 +19,13 @@ pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
 }
 
 /// Returns a record: its facts, tables and lists.
+#[cfg_attr(not(test), expect(dead_code, reason = "the commands that write pages move to it one by one"))]
 pub(crate) fn whole(record: &dyn Record, extent: Extent) -> String {
     blocks(record, extent).iter().map(block).collect()
 }
 
 /// Returns a table of records, with a line for each.
+#[cfg_attr(not(test), expect(dead_code, reason = "the commands that write pages move to it one by one"))]
 pub(crate) fn rows(records: &[&dyn Record], extent: Extent) -> String {
     table(&Rows::of(records, extent))
 }

@@ -31,7 +31,7 @@ fn section(title: &str, about: &str, fields: &[&'static Field]) -> String {
 }
 
 fn row(field: &Field) -> String {
-    let meaning = meaning(field).trim_end_matches('.');
+    let meaning = in_cell(meaning(field));
     let inside = match field.kind {
         Kind::One(schema) | Kind::Many(schema) => list(schema.fields.iter().map(|field| format!("`{}`", field.name))),
         Kind::Word(words) => list(words.iter().map(|word| match word.about.trim().trim_end_matches('.') {
@@ -41,6 +41,16 @@ fn row(field: &Field) -> String {
         _ => String::new(),
     };
     format!("| `{}` | {meaning}{inside} |\n", field.name)
+}
+
+/// Returns a sentence as the cell of a table: without a capital and a full stop.
+fn in_cell(sentence: &str) -> String {
+    let mut rest = sentence.trim_end_matches('.').chars();
+    let first = rest.next().filter(|_| !rest.as_str().starts_with(char::is_uppercase));
+    match first {
+        Some(first) => first.to_lowercase().chain(rest).collect(),
+        None => sentence.trim_end_matches('.').to_owned(),
+    }
 }
 
 /// Returns items after a colon, with commas.

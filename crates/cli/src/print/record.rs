@@ -139,6 +139,7 @@ macro_rules! record {
     )*) => { $(
         $(#[doc = $about])*
         #[derive(Clone, Debug, Default)]
+        #[allow(clippy::struct_field_names, reason = "the names are those of JSON, which shows no name of the record")]
         $visible struct $name { $( $(#[doc = $doc])* $seen $field: $type, )* }
 
         impl $name {

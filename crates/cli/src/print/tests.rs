@@ -106,16 +106,16 @@ fn store() -> Store {
     }
 }
 
-const WHOLE: &str = r"path           db\n
-is open        no
-state          damaged
-bytes          1.5 KiB
-probe          12.5 ns
-run            1.25 s
-$ per day      0.29
-touched        0.0156
-parameters     line bytes 64, name a\x1b
-levels         0, 1, 6
+const WHOLE: &str = r"path        db\n
+is open     no
+state       damaged
+bytes       1.5 KiB
+probe       12.5 ns
+run         1.25 s
+$ per day   0.29
+touched     0.0156
+parameters  line bytes 64, name a\x1b
+levels      0, 1, 6
 
 place:
   volume  slow
@@ -246,7 +246,7 @@ fn the_page_has_shared_names_first_and_the_others_by_command() {
     assert!(page.starts_with(&format!("{common}{store}")), "{page}");
     for row in [
         "| `state` | state of a file or of its filter; of several, the worst: `ok` (nothing is wrong), `damaged` |\n",
-        "| `place` | The place of a store: `volume` |\n| `volume` | name of the volume |\n",
+        "| `place` | the place of a store: `volume` |\n| `volume` | name of the volume |\n",
         "| `filters` | its filters: `bits_per_key`, `observed_fpr`, `observed_fpr_margin` |\n",
     ] {
         assert_eq!(page.matches(row).count(), 1, "{row} in {page}");
@@ -261,11 +261,7 @@ fn a_name_with_two_meanings_or_without_its_unit_is_a_fault() {
     let own = |reports: &[Report]| faults(reports).into_iter().filter(is_own).collect::<Vec<_>>();
     assert_eq!(own(&[sound()]), Vec::<String>::new());
     let faults = own(&[sound(), ("faulty", &Faulty::SCHEMA)]);
-    for fault in [
-        "length has no meaning",
-        "path has two meanings or two types",
-        "Faulty: two columns are path",
-    ] {
+    for fault in ["length has no meaning", "path has two meanings or two types", "Faulty: two columns are path"] {
         assert!(faults.iter().any(|found| found == fault), "{fault}: {faults:?}");
     }
 }

@@ -17,14 +17,18 @@ fn block(block: &Block) -> String {
     match block {
         Block::Facts(facts) => {
             let width = facts.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
-            facts.iter().map(|(label, value)| format!("{label:<width$}  {value}\n")).collect()
+            let line = |(label, value): &(String, String)| format!("{label:<width$}  {value}\n");
+            facts.iter().map(line).collect()
         }
         Block::Table { title, rows } => format!("{title}:\n{}", table(rows)),
-        Block::Lines { lines, more } => lines.iter().map(|line| format!("{line}\n")).collect::<String>() + &rest(*more),
+        Block::Lines { lines, more } => {
+            let line = |line: &String| format!("{line}\n");
+            lines.iter().map(line).collect::<String>() + &rest(*more)
+        }
         Block::Group { title, blocks } => {
             let inside: String = blocks.iter().map(self::block).collect();
-            let inside: String = inside.lines().map(|line| format!("{INDENT}{line}\n")).collect();
-            format!("{title}:\n{inside}")
+            let indented = |line: &str| format!("{INDENT}{line}\n");
+            format!("{title}:\n{}", inside.lines().map(indented).collect::<String>())
         }
     }
 }
