@@ -438,8 +438,6 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
     (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
-}
-
 fn parse_table_bytes(text: &str) -> Result<u64, String> {
     let length = parse_bytes(text)?;
     // A smaller table would not even have one full data block.
