@@ -11,17 +11,13 @@ mod dump;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
+mod file;
 mod files;
 mod filters;
 mod get;
-mod groups;
-mod input;
 mod inspect;
-mod interrupt;
 mod left_out;
-mod lines;
 mod map;
-mod memory;
 #[cfg_attr(not(test), allow(dead_code, reason = "the commands that describe files move to it one by one"))]
 mod model;
 mod opened;
@@ -31,14 +27,12 @@ mod partitions;
 mod parts;
 mod print;
 mod probe;
-mod progress;
 mod ranges;
 mod rebuild;
-mod replace;
 mod report;
 mod scan;
-mod secret;
 mod shell;
+mod system;
 mod verify;
 mod words;
 
@@ -52,13 +46,18 @@ pub use args::Cli;
 use args::{AdviseArgs, Command};
 use commands::advise::AdviseCommand;
 use commands::advise::files::FilesAdvice;
-pub use interrupt::{Interrupted, end_in_order};
+pub use system::interrupt::{Interrupted, end_in_order};
 use opened::{Manifests, Reading};
 pub use output::explained;
 use output::shell_word;
 pub use print::Outcome;
 use print::{CANNOT_WRITE, Output, Report};
-pub(crate) use words::units;
+// Until each command has moved.
+pub(crate) use {
+    file::{key_list as lines, replace},
+    system::{input, interrupt, memory, progress, secret},
+    words::{group as groups, units},
+};
 
 /// The commands whose results are records, with the records.
 const REPORTS: [Report; 1] = [("advise files", &FilesAdvice::SCHEMA)];
@@ -107,7 +106,7 @@ impl Cli {
 ///
 /// Returns the reason why the command could not run.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
-    let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
+    let secret = cli.secret_seed_file.as_deref().map(system::secret::hasher_from).transpose()?;
     let (secret, format) = (secret.as_ref(), cli.keys_format);
     let manifests = Manifests::default();
     let reading = Reading {
