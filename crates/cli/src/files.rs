@@ -2,59 +2,31 @@
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use sstfilter::{BlockError, FilterBlock, KeyHasher};
-use sstfilter_interop::{Engine, recognize};
-use sstfilter_map::MapIndex;
-use sstfilter_store::{FilterMetadata, FilterProblem, PartitionIndex};
+use sstfilter::KeyHasher;
+use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions, TableSet};
 
+use crate::file::blocks::RangePrefix;
+pub(crate) use crate::file::look::{Look, NEITHER, begins_with, is_own_file, list, look_at, neither};
+pub(crate) use crate::file::names::*;
+use crate::file::open::whole;
+pub(crate) use crate::file::problem::{ORPHAN, STALE};
 use crate::groups;
-use crate::input::{self, RegularFile};
+use crate::input;
 use crate::output::{Outcome, in_options};
 use crate::progress::ReadProgress;
-use crate::ranges::{self, RangePrefix};
 use crate::units::counted;
-
-/// The extension of table files.
-const EXTENSION: &str = "sst";
-
-/// The extension of files that hold a bare filter block.
-const FILTER_EXTENSION: &str = "filter";
-
-/// The extension of LevelDB's tables.
-const LEVELDB_EXTENSION: &str = "ldb";
-
-/// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
-/// end with. No engine's footer is longer.
-pub(crate) const END_BYTES: u64 = 4 << 10;
-
-const TABLE_MAGIC: &[u8] = b"SSTFLTR";
-const BLOCK_MAGIC: &[u8] = b"SF";
-const PARTITIONS_MAGIC: &[u8] = b"SP";
-const MAP_MAGIC: &[u8] = b"SM";
-const SIDECAR_MAGIC: &[u8] = b"SC";
-
-/// Message for a file that [`look_at`] does not recognize.
-pub(crate) const NEITHER: &str =
-    "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
 /// Returns the error for a file map in the place of a table or a filter. It is no damage, so it is an error of the
 /// system's kind.
 pub(crate) fn is_a_map(path: &Path) -> anyhow::Error {
     let message = format!("{}: a file map, neither a table nor a filter: use `sstfilter map`", input::name(path));
-    io::Error::new(io::ErrorKind::InvalidInput, message).into()
-}
-
-/// Returns the message for a file that [`look_at`] does not recognize.
-pub(crate) fn neither(path: &Path) -> String {
-    let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
-    format!("{NEITHER}{cut}")
+    std::io::Error::new(std::io::ErrorKind::InvalidInput, message).into()
 }
 
 /// Facts about a table of this library that the table does not record, but its reader needs.
@@ -65,77 +37,6 @@ pub(crate) struct TableReading<'a> {
     pub(crate) range_prefix: Option<RangePrefix>,
     /// Advanced by each read.
     pub(crate) progress: Option<&'a ReadProgress>,
-}
-
-/// Returns the name of table `number`; the first is 1.
-pub(crate) fn table_name(number: u64) -> String {
-    format!("{number:06}.{EXTENSION}")
-}
-
-/// Returns the number in a table's name: 10 for `000010.sst` and `10.sst`.
-pub(crate) fn table_number(path: &Path) -> Option<u64> {
-    let stem = path.file_stem()?.to_str()?;
-    // Only digits, because `parse` accepts a sign.
-    let is_number = has_table_extension(path) && stem.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { stem.parse().ok() } else { None }
-}
-
-/// Whether [`table_name`] returns this name.
-pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
-    table_number(path).is_some_and(|number| path.file_name() == Some(OsStr::new(&table_name(number))))
-}
-
-/// Whether the name is that of a table or a filter block. The bytes do not tell for a file that was cut short.
-pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    is_named_like_table(path) || has_extension(path, FILTER_EXTENSION)
-}
-
-/// Whether the name is that of a table, including LevelDB's.
-pub(crate) fn is_named_like_table(path: &Path) -> bool {
-    has_table_extension(path) || has_extension(path, LEVELDB_EXTENSION)
-}
-
-pub(crate) fn has_table_extension(path: &Path) -> bool {
-    has_extension(path, EXTENSION)
-}
-
-fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
-}
-
-/// Returns the path of the table that a sidecar of this name belongs to, whether or not that table exists.
-pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
-    table_of_sidecar(sidecar).filter(|table| has_table_extension(table))
-}
-
-/// Returns the file that a sidecar of this name would be used for, whatever that file's extension.
-pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
-    has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
-}
-
-/// Whether the name is that of a temporary file, or directory of such files, that a killed writer left.
-pub(crate) fn is_leftover(path: &Path) -> bool {
-    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    // By default, `tempfile` inserts six random letters and digits.
-    let drawn = name.strip_prefix(".sstfilter-").and_then(|name| name.strip_suffix(".tmp"));
-    drawn.is_some_and(|drawn| drawn.len() == 6 && drawn.bytes().all(|byte| byte.is_ascii_alphanumeric()))
-}
-
-/// Returns the directory's files sorted by name, and every other entry with the name of a table, a sidecar, or a
-/// leftover of a killed writer: an unreadable table must be an error, because older tables would answer in its place.
-pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let context = || format!("cannot read the directory {}", input::name(directory));
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory).with_context(context)? {
-        let path = entry.with_context(context)?.path();
-        let is_named = has_table_extension(&path) || table_beside(&path).is_some() || is_leftover(&path);
-        if is_named || may_be_file(&path) {
-            files.push(path);
-        }
-    }
-    // Systems list a directory in any order, and output must be the same in each run.
-    files.sort();
-    Ok(files)
 }
 
 /// The files that were met so far. Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
@@ -256,19 +157,11 @@ pub(crate) fn is_orphan(file: &Path) -> bool {
     !input::is_standard(file) && Role::of(file) == Role::Orphan
 }
 
-/// Explains an orphan, and says what to do.
-pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sidecar: delete it";
-
 /// Returns a line that names the first of these orphans, if there are any.
 pub(crate) fn orphans_line(orphans: &[PathBuf]) -> Option<String> {
     let names: Vec<_> = orphans.iter().map(|orphan| input::name(orphan)).collect();
     let line = || groups::line(&format!("orphan: {ORPHAN}"), "file", names.iter().map(AsRef::as_ref));
     (!names.is_empty()).then(line)
-}
-
-/// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
-fn may_be_file(path: &Path) -> bool {
-    fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }
 
 /// Returns the tables at `path`, newest first: those of a directory, or the file itself.
@@ -283,7 +176,7 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         bail!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself");
     }
     let directory = input::name(path);
-    ensure!(!tables.is_empty(), "{directory} contains no table (*.{EXTENSION}): build some with `sstfilter build`");
+    ensure!(!tables.is_empty(), "{directory} contains no table (*.sst): build some with `sstfilter build`");
     // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
     // below, the same in each run.
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
@@ -334,7 +227,7 @@ pub(crate) fn open_table(file: &Path, reading: TableReading<'_>) -> anyhow::Resu
 
 fn open_table_with(file: &Path, options: &TableOptions) -> anyhow::Result<Table> {
     if input::is_standard(file) {
-        return Ok(Table::open_source(input::whole(file)?, options)?);
+        return Ok(Table::open_source(whole(file)?, options)?);
     }
     // Looked at only after a failure, because nearly all tables are sstfilter's.
     let opened = Table::open(file, options);
@@ -394,157 +287,7 @@ pub(crate) fn is_stale_sidecar(sidecar: &Path, reading: TableReading<'_>) -> boo
     table.is_some_and(|table| table.sidecar_problem().is_some_and(is_stale))
 }
 
-/// Explains a stale sidecar.
-pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
-
 /// Returns what a filter's problem means for its table: nothing is wrong if the filter was built for other readers.
 pub(crate) fn outcome_of_filter(problem: &TableError) -> Outcome {
     if is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
-}
-
-/// The format of a file, recognized by its last bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    Table,
-    FilterBlock,
-    /// The block of a range filter, without a table.
-    RangeFilter,
-    /// A partitioned filter without a table.
-    Partitions,
-    /// A file of filters made for one table.
-    Sidecar,
-    /// A file map.
-    Map,
-    /// A table of another engine.
-    Foreign(Engine),
-    Neither,
-}
-
-/// Recognizes a file by its end, without reading the rest.
-pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
-    if input::is_standard(path) {
-        return Ok(look_at_end(path, &input::whole(path)?));
-    }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
-    ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
-    if !metadata.is_file() {
-        return Ok(Look::Neither); // reading a pipe would block
-    }
-    Ok(look_at_end(path, &RegularFile::open(path)?.end(END_BYTES)?))
-}
-
-/// Recognizes a file by its last [`END_BYTES`] or more.
-///
-/// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does
-/// not: a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped,
-/// or the file is named as a filter: then the file is damaged. Any other file is not recognized.
-pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Look {
-    let look = look_at_magic(end);
-    let has_short_magic = !matches!(look, Look::Table | Look::Sidecar | Look::Foreign(_));
-    let is_recognized = || is_own(look, end) || has_extension(path, FILTER_EXTENSION);
-    if has_short_magic && !is_recognized() { Look::Neither } else { look }
-}
-
-/// Whether checksums show that the program wrote the regular file, and what they allow it to be. Only such a file is
-/// replaced.
-pub(crate) fn is_own_file(path: &Path, looks: &[Look]) -> anyhow::Result<bool> {
-    let end = RegularFile::open(path)?.end(END_BYTES)?;
-    let look = look_at_magic(&end);
-    Ok(looks.contains(&look) && is_own(look, &end))
-}
-
-/// Bits at the end of a file that are flipped to recognize it, one at a time. By chance, one in four million files with
-/// the same magic number is then recognized.
-const FLIPPED_BITS: usize = 1_024;
-
-/// Whether the checksum of a file's end holds, or would if one of its last bits were flipped.
-fn is_own(look: Look, end: &[u8]) -> bool {
-    if has_checksum(look, end) {
-        return true;
-    }
-    // No checksum covers more of the end.
-    let mut flipped = end.last_chunk::<{ 4 << 10 }>().map_or(end, |end| end.as_slice()).to_vec();
-    let bits = 8 * flipped.len();
-    (bits.saturating_sub(FLIPPED_BITS)..bits).any(|bit| {
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        let has_checksum = has_checksum(look, &flipped);
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        has_checksum
-    })
-}
-
-/// Whether the checksum of a file's end holds.
-fn has_checksum(look: Look, end: &[u8]) -> bool {
-    match look {
-        // Both kinds of blocks have this trailer. Only these errors are found before its checksum is compared.
-        Look::FilterBlock | Look::RangeFilter => !matches!(
-            FilterBlock::open_unverified(end),
-            Err(BlockError::TooShort { .. }
-                | BlockError::Magic { .. }
-                | BlockError::Version { .. }
-                | BlockError::Field { field: "flags", .. }
-                | BlockError::TrailerChecksum { .. })
-        ),
-        Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
-        Look::Map => MapIndex::end_bytes(end).is_ok(),
-        Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
-        // The footer's checksum is in its bytes 52 to 55, behind what it covers.
-        Look::Table => end.last_chunk::<64>().is_some_and(|footer| {
-            let (covered, rest) = footer.split_at(52);
-            rest.starts_with(&crc32c::crc32c(covered).to_le_bytes())
-        }),
-        Look::Foreign(_) | Look::Neither => false,
-    }
-}
-
-/// Recognizes a file by the magic number in its last bytes.
-fn look_at_magic(tail: &[u8]) -> Look {
-    // Every known format ends with a trailer or footer of at least 32 bytes.
-    let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
-    if last[24..31] == *TABLE_MAGIC {
-        Look::Table
-    } else if last[26..28] == *SIDECAR_MAGIC {
-        Look::Sidecar
-    } else if last[26..28] == *BLOCK_MAGIC {
-        if ranges::is_kind_of(last) { Look::RangeFilter } else { Look::FilterBlock }
-    } else if last[26..28] == *PARTITIONS_MAGIC {
-        Look::Partitions
-    } else if last[26..28] == *MAP_MAGIC {
-        Look::Map
-    } else {
-        recognize(tail).map_or(Look::Neither, Look::Foreign)
-    }
-}
-
-/// Whether these are the first bytes of a regular file.
-pub(crate) fn begins_with(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
-    let file = RegularFile::open(path)?;
-    Ok(file.length >= bytes.len() as u64 && *file.read(0, bytes.len() as u64)? == *bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_from_the_names_that_are_given() {
-        assert_eq!(table_name(7), "000007.sst");
-        assert_eq!(table_number(Path::new("d/000007.sst")), Some(7));
-        assert_eq!(table_number(Path::new(&table_name(12_345_678))), Some(12_345_678));
-        for name in ["7.sst", "10.sst", "0000000007.sst"] {
-            assert!(table_number(Path::new(name)).is_some() && !is_numbered_by_us(Path::new(name)), "{name}");
-        }
-        assert!(is_numbered_by_us(Path::new("d/000007.sst")) && is_numbered_by_us(Path::new("1234567.sst")));
-        for name in ["000007.tmp", "00000a.sst", ".sstfilter-000007.tmp", "+00007.sst", "sst", ".sst", "-7.sst"] {
-            assert_eq!(table_number(Path::new(name)), None, "{name}");
-        }
-    }
-
-    #[test]
-    fn only_a_writers_temporary_files_are_left_overs() {
-        assert!(is_leftover(Path::new("d/.sstfilter-x9Yab0.tmp")));
-        for name in ["000001.sst", "sstfilter-x9Yab0.tmp", ".sstfilter-x9Yab0", ".other.tmp", ".sstfilter-notes.tmp"] {
-            assert!(!is_leftover(Path::new(name)), "{name}");
-        }
-    }
 }

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     }
     let mut stdout = BufWriter::new(io::stdout().lock());
     match sstfilter_cli::run(&cli, &mut stdout) {
-        Ok(outcome) => ExitCode::from(outcome as u8),
+        Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE_EXIT),
         Err(error) => {
             let _ = stdout.flush();

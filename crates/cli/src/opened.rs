@@ -10,9 +10,11 @@ use bytes::Bytes;
 use sstfilter::RandomAccess;
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
-use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
+use sstfilter_store::FilterPart;
 use sstfilter_table::{FileSystem, LocalFileSystem, Table};
 
+pub(crate) use crate::file::blocks::Sidecar;
+use crate::file::open::whole;
 use crate::files::{self, Look, TableReading};
 use crate::input::{self, RegularFile};
 use crate::output::Outcome;
@@ -74,7 +76,7 @@ impl Opened {
         match look {
             Look::Table => Ok(Self::Table(Box::new(files::open_table(path, reading.of_tables())?))),
             Look::FilterBlock => {
-                let block = FilterBlock::open_unverified(input::whole(path)?);
+                let block = FilterBlock::open_unverified(whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
             Look::RangeFilter => Ok(Self::RangeFilter(Box::new(ranges::read_named(path)?))),
@@ -93,50 +95,10 @@ impl Opened {
     }
 }
 
-/// A sidecar of any table, with verified checksums. For a partitioned filter, only the top index is verified, because
-/// damage to one partition does not affect the others.
-pub(crate) struct Sidecar {
-    pub(crate) metadata: FilterMetadata,
-    pub(crate) table: TableIdentity,
-    bytes: Bytes,
-}
-
-impl Sidecar {
-    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let bytes = input::whole(path)?;
-        let (metadata, table) = FilterMetadata::of_any_sidecar(&bytes, bytes.len() as u64)?;
-        let sidecar = Self { metadata, table, bytes };
-        for section in sidecar.metadata.sections() {
-            let filter = sidecar.filter(section.part).unwrap_or_default();
-            // The section's checksum excludes its last four bytes, which are a checksum themselves.
-            let index_bytes = if section.index_bytes == 0 { filter.len() } else { section.index_bytes as usize };
-            // Of a partitioned filter, only the top index at its end.
-            let summed = filter.len() - index_bytes..filter.len().saturating_sub(4);
-            let (expected, got) = (section.checksum, crc32c::crc32c(filter.get(summed).unwrap_or_default()));
-            if expected != got {
-                return Err(FilterProblem::Checksum { what: "filter", expected, got }.into());
-            }
-        }
-        Ok(sidecar)
-    }
-
-    /// Returns the bytes of a filter, if the sidecar has one.
-    pub(crate) fn filter(&self, part: FilterPart) -> Option<Bytes> {
-        let section = self.metadata.sections().iter().find(|section| section.part == part)?;
-        let (start, bytes) = (usize::try_from(section.offset).ok()?, usize::try_from(section.bytes).ok()?);
-        Some(self.bytes.slice(start..start + bytes))
-    }
-
-    /// Returns the partitioned filter, if there is one.
-    pub(crate) fn container(&self) -> Result<Option<Container>, FilterProblem> {
-        self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
-    }
-}
-
 /// Opens the point filter of the sidecar at `path`, whole or partitioned; if it has none, its range filter.
 fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     let context = || input::name(path).into_owned();
-    let sidecar = Sidecar::read(path).with_context(context)?;
+    let sidecar = Sidecar::new(whole(path)?).with_context(context)?;
     let (container, points) = (sidecar.container().with_context(context)?, sidecar.filter(FilterPart::Points));
     if container.is_none()
         && points.is_none()
@@ -155,8 +117,7 @@ fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
 
 /// Opens the partitioned filter at `path`, without a table.
 pub(crate) fn container(path: &Path) -> anyhow::Result<Container> {
-    let container = Container::open(input::whole(path)?)?;
-    container.context("the end of a partitioned filter is cut short")
+    Container::open(whole(path)?)?.context("the end of a partitioned filter is cut short")
 }
 
 /// What is known about tables before they are read, from the command line and from their databases.
@@ -175,6 +136,16 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
+    pub(crate) fn context(self) -> crate::file::open::Context {
+        crate::file::open::Context {
+            secret: self.secret.cloned(),
+            comparator: self.comparator.map(str::to_owned),
+            range_prefix: self.range_prefix,
+            unchecked_filters: self.unchecked_filters,
+            progress: self.progress.cloned(),
+        }
+    }
+
     /// Returns the part that applies to tables of this library.
     pub(crate) fn of_tables(self) -> TableReading<'a> {
         TableReading { secret: self.secret, range_prefix: self.range_prefix, progress: self.progress }
@@ -314,7 +285,7 @@ const MAX_CURRENT_BYTES: u64 = 64;
 /// Opens the bytes of a table, which are read on demand.
 fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     if input::is_standard(path) {
-        return Ok(Box::new(input::whole(path)?));
+        return Ok(Box::new(whole(path)?));
     }
     LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
 }

@@ -1,180 +1,20 @@
 //! A partitioned filter with all partitions in memory, and its description.
 
 use core::fmt;
-use core::ops::Range;
-use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
-use sstfilter_store::{FilterProblem, PartitionCut, PartitionIndex, sidecar_path};
-use sstfilter_table::{Table, TablePart};
+use sstfilter::FilterBlock;
+use sstfilter_store::{FilterProblem, PartitionCut, PartitionIndex};
 
 use crate::build::report::Choice;
-use crate::input::RegularFile;
+pub(crate) use crate::file::blocks::{Container, Partitions};
 use crate::output::Outcome;
 use crate::parts::HeldParts;
 use crate::units::{bytes, counted, grouped, percent};
 
 /// Maximum number of partitions whose problems are listed.
 const LISTED_PROBLEMS: usize = 10;
-
-/// All partitions of a filter; each is a block or the reason why it cannot be probed.
-pub(crate) struct Partitions<'a> {
-    index: &'a PartitionIndex,
-    blocks: Vec<Result<FilterBlock<Bytes>, FilterProblem>>,
-}
-
-impl<'a> Partitions<'a> {
-    /// Reads all partitions of the filter that the table at `path` uses. Returns `None` if that filter has none.
-    pub(crate) fn of_table(table: &'a Table, path: &Path) -> Option<Self> {
-        let index = table.filters().partitions()?;
-        // In a sidecar, the point filter comes first.
-        let (path, start) = if table.uses_sidecar() {
-            (sidecar_path(path), 0)
-        } else {
-            (path.to_owned(), table.region(TablePart::Filter)?.start)
-        };
-        let file = RegularFile::open(&path).map_err(|problem| unreadable(&problem));
-        Some(Self::new(index, |range| {
-            let read = file.as_ref().map_err(Clone::clone)?.read(start + range.start, range.end - range.start);
-            read.map_err(|problem| unreadable(&problem))
-        }))
-    }
-
-    /// Opens the partitions that `read` returns.
-    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, FilterProblem>) -> Self {
-        let block = |number| index.block_range(number).and_then(&read);
-        // The result is not needed: opening each partition below returns its problem.
-        let _ = index.check_known_keys(block);
-        let open = |number| block(number).and_then(|block| index.open(number, block));
-        Self { index, blocks: (0..index.partitions()).map(open).collect() }
-    }
-
-    pub(crate) fn hash_identity(&self) -> HashIdentity {
-        self.index.hash_identity()
-    }
-
-    pub(crate) fn has_whole_keys(&self) -> bool {
-        self.index.has_whole_keys()
-    }
-
-    /// Whether the filter may contain a key with its hash; `None` if the key's partition has no usable filter, or the
-    /// filter holds no whole keys.
-    pub(crate) fn answer(&self, key: &[u8], hash: KeyHash) -> Option<bool> {
-        if !self.index.has_whole_keys() {
-            return None;
-        }
-        let (number, hash) = self.index.locate(key, hash);
-        let block = self.blocks.get(number as usize)?.as_ref().ok()?;
-        Some(block.may_contain(hash))
-    }
-
-    /// Returns the partitions that should have a filter but have no usable one.
-    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &FilterProblem)> {
-        (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
-            Ok(_) | Err(FilterProblem::WithoutFilter) => None,
-            Err(problem) => Some((number, problem)),
-        })
-    }
-
-    /// Returns the worst outcome of all problems.
-    pub(crate) fn outcome(&self) -> Outcome {
-        let of = |problem: &FilterProblem| match problem {
-            FilterProblem::Block(BlockError::Unreadable { .. }) => Outcome::Failed,
-            // A partition that was read but cannot be used is damaged.
-            _ => Outcome::No,
-        };
-        self.problems().map(|(_, problem)| of(problem)).max().unwrap_or(Outcome::Yes)
-    }
-}
-
-fn unreadable(problem: &anyhow::Error) -> FilterProblem {
-    BlockError::Unreadable { reason: format!("{problem:#}") }.into()
-}
-
-/// All bytes of a partitioned filter, and its top index.
-pub(crate) struct Container {
-    pub(crate) index: PartitionIndex,
-    pub(crate) bytes: Bytes,
-}
-
-impl Container {
-    /// Opens the bytes of a file, for any hash and file that the filter was built with. Returns `None` if they are not
-    /// a partitioned filter.
-    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, FilterProblem> {
-        let got = bytes.len() as u64;
-        let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {
-            Err(FilterProblem::Field { .. } | FilterProblem::Block(BlockError::TooShort { .. })) => {
-                return Ok(None);
-            }
-            tail_bytes => tail_bytes?,
-        };
-        let start = got.checked_sub(tail_bytes).and_then(|start| usize::try_from(start).ok());
-        let tail = &bytes[start.ok_or(BlockError::TooShort { expected: tail_bytes, got })?..];
-        let index = load_index(tail)?;
-        if index.container_bytes() != got {
-            return Err(BlockError::Length { expected: index.container_bytes(), got }.into());
-        }
-        Ok(Some(Self { index, bytes }))
-    }
-
-    pub(crate) fn partitions(&self) -> Partitions<'_> {
-        Partitions::new(&self.index, |range| Ok(self.slice(range)))
-    }
-
-    /// Returns the bytes of a range, or no bytes if the range is not inside the container.
-    fn slice(&self, range: Range<u64>) -> Bytes {
-        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-        let range = range.filter(|&(start, end)| start <= end && end <= self.bytes.len());
-        range.map_or_else(Bytes::new, |(start, end)| self.bytes.slice(start..end))
-    }
-
-    pub(crate) fn fields(&self) -> PartitionFields {
-        PartitionFields::new(&self.partitions())
-    }
-
-    /// Checks every byte, and that the filter is bound to `file`.
-    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), FilterProblem> {
-        let (expected, got) = (file, self.index.file());
-        if expected != got {
-            return Err(BlockError::FileMismatch { expected, got }.into());
-        }
-        // Bytes between partitions must be zero, so that verification covers every byte.
-        let mut end = 0;
-        for number in 0..self.index.partitions() {
-            let block = self.index.block_range(number)?;
-            if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
-                let (field, expected) = ("byte between partitions", "0 at this offset");
-                return Err(BlockError::Field { field, expected, got: end + at as u64 }.into());
-            }
-            end = block.end;
-            if !block.is_empty() {
-                self.index.open(number, self.slice(block))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Loads the top index at the end of a container, for any hash, file and parts of keys that the filter was built with.
-pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, FilterProblem> {
-    let (mut hash, mut file) = (HashIdentity::default(), None);
-    // The reader names the hash or file that it found instead of the expected one: try again with that.
-    loop {
-        match PartitionIndex::load(tail, context(hash, file)) {
-            // Only if the two differ: otherwise, the same error would come back forever.
-            Err(FilterProblem::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
-            Err(FilterProblem::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
-            index => return index,
-        }
-    }
-}
-
-fn context(hash: HashIdentity, file: Option<FileId>) -> LoadContext<'static> {
-    let context = LoadContext::from(hash).with_any_key_parts();
-    file.map_or(context, |file| context.with_file_id(file))
-}
 
 /// The description of a partitioned filter, from its top index and its partitions.
 #[derive(Debug, Serialize)]
@@ -224,7 +64,7 @@ const UNUSABLE: Choice = Choice { kind: "unusable", requested: "unusable", reaso
 
 impl PartitionFields {
     pub(crate) fn new(partitions: &Partitions<'_>) -> Self {
-        let Partitions { index, blocks } = partitions;
+        let (index, blocks) = (partitions.index(), partitions.blocks());
         let (keys, bytes, partition_bytes) = (index.keys(), index.container_bytes(), index.partition_bytes());
         let top_index_bytes = bytes - partition_bytes;
         let lengths = || lengths(index);
@@ -249,7 +89,7 @@ impl PartitionFields {
             hash: index.hash_identity().to_string(),
             unusable: partitions.problems().count(),
             problems: partitions.problems().take(LISTED_PROBLEMS).map(named).collect(),
-            outcome: partitions.outcome(),
+            outcome: partitions.state().outcome(),
         }
     }
 

@@ -152,7 +152,7 @@ impl FileVerdict {
 
     /// Verifies a block with `verify`, which returns the number of its keys.
     fn verify_block(&mut self, path: &Path, verify: fn(Bytes) -> Result<u64, BlockError>) {
-        match input::whole(path).map(verify) {
+        match crate::file::open::whole(path).map(verify) {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
             Err(error) => {
@@ -177,7 +177,7 @@ impl FileVerdict {
     /// Verifies a sidecar's checksums, and whether it was made for the table next to it, if there is one. The
     /// verification of the table compares the filter with the keys.
     fn verify_sidecar(&mut self, path: &Path, reading: Reading<'_>) {
-        match Sidecar::read(path) {
+        match crate::file::open::whole(path).and_then(Sidecar::new) {
             Ok(sidecar) => {
                 let verified = self.verify_filters(&sidecar);
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));

@@ -232,7 +232,7 @@ pub(crate) fn filter_of(
         Opened::RangeFilter(_) => {
             Err(Unknown::Because("it is a range filter, which lookups do not use".to_owned(), Outcome::Yes))
         }
-        Opened::Partitions(container) => TableFilter::of_partitions(&container.fields()),
+        Opened::Partitions(container) => TableFilter::of_partitions(&PartitionFields::new(&container.partitions())),
         Opened::Foreign(table) => filter_of_foreign(path, table, reading),
     }
 }

@@ -7,8 +7,8 @@ use clap::{ArgGroup, Args};
 use sstfilter::{BitsPerKey, FalsePositiveRate};
 
 use crate::args::parse_bits_per_key;
-use crate::words::escape::shell_word;
 use crate::units::{count_in, parse_fpr};
+use crate::words::escape::shell_word;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]

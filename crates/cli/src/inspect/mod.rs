@@ -226,7 +226,10 @@ impl FileReport {
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
         // Kept even if the contents cannot be inspected.
-        let bytes = input::whole_length(path)?;
+        let bytes = match input::length(path) {
+            None if input::is_standard(path) => input::RegularFile::open(path)?.length,
+            length => length.unwrap_or(0),
+        };
         let (damage, fields) = match fields(path, look, reading) {
             // A failure to read is not damage, and is reported as unread.
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
@@ -325,15 +328,15 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             Ok((fields.outcome(), Fields::Sidecar(Box::new(fields))))
         }
         Look::FilterBlock => {
-            let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
+            let filter = FilterFields::new(&FilterBlock::open_unverified(crate::file::open::whole(path)?)?);
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
         Look::RangeFilter => {
-            let fields = RangeFields::of_block(&RangeBlock::read(path)?);
+            let fields = RangeFields::of_block(&RangeBlock::new(crate::file::open::whole(path)?)?);
             Ok((Outcome::from_sound(fields.is_sound()), Fields::RangeFilter(Box::new(fields))))
         }
         Look::Partitions => {
-            let fields = opened::container(path)?.fields();
+            let fields = PartitionFields::new(&opened::container(path)?.partitions());
             Ok((fields.outcome, Fields::PartitionedFilter(Box::new(fields))))
         }
         Look::Foreign(_) => {

@@ -101,7 +101,7 @@ impl State {
         match outcome {
             Outcome::Yes => None,
             Outcome::No => Some(Self::Damaged),
-            Outcome::Failed => Some(Self::Unread),
+            Outcome::NotChecked | Outcome::Failed => Some(Self::Unread),
         }
     }
 

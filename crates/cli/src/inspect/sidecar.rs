@@ -75,9 +75,9 @@ pub(super) struct SidecarFields {
 
 impl SidecarFields {
     pub(super) fn new(path: &Path) -> anyhow::Result<Self> {
-        let sidecar = Sidecar::read(path)?;
+        let sidecar = Sidecar::new(crate::file::open::whole(path)?)?;
         let (table, metadata) = (sidecar.table, &sidecar.metadata);
-        let mut partitions = sidecar.container()?.map(|container| container.fields());
+        let mut partitions = sidecar.container()?.map(|container| PartitionFields::new(&container.partitions()));
         partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(metadata.extractors()));
         let filter = sidecar.filter(FilterPart::Points).map(FilterBlock::open_unverified).transpose()?;
         let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;

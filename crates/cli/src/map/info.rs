@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::sources::FileArgs;
-use super::{MapFields, OpenMap, id_text};
+use super::{MapFields, OpenMap, id_text, open_maps};
 use crate::left_out::LeftOut;
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, figures};
@@ -55,7 +55,7 @@ struct CoveredFile {
 
 /// Shows the maps. The answer is no if the end of one is damaged, so that it covers nothing.
 pub(super) fn run(args: &InfoArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, Infos)> {
-    let (maps, mut left_out) = OpenMap::open_all(&args.maps);
+    let (maps, mut left_out) = open_maps(&args.maps);
     let (names, unnamed) = args.names.names(reading)?;
     left_out.extend(unnamed);
     let covered = |file: &sstfilter_map::CoveredFile| CoveredFile {
@@ -63,7 +63,7 @@ pub(super) fn run(args: &InfoArgs, reading: Reading<'_>) -> anyhow::Result<(Outc
         entries: file.entries,
         path: names.get(&file.file.fingerprint()).cloned(),
     };
-    let info = |map: &OpenMap<'_>| Info {
+    let info = |map: &OpenMap| Info {
         map: MapFields::new(map),
         files: args.files.then(|| map.index.files().iter().map(covered).collect()),
     };

@@ -90,7 +90,7 @@ pub(super) fn run(args: &MergeArgs, reading: Reading<'_>) -> anyhow::Result<(Out
 }
 
 /// Fails if maps cannot be merged, and names two that differ.
-fn ensure_alike(maps: &[OpenMap<'_>]) -> anyhow::Result<()> {
+fn ensure_alike(maps: &[OpenMap]) -> anyhow::Result<()> {
     for map in maps {
         let is_of_files = map.index.writes().is_empty();
         ensure!(is_of_files, "{}: expected a map of files, got one of writes, which a store merges", map.name());
@@ -112,7 +112,7 @@ fn ensure_alike(maps: &[OpenMap<'_>]) -> anyhow::Result<()> {
 
 /// Merges the maps with the files for which `keep` returns true. Call it only while [`interrupt::writing`] is held.
 pub(super) fn merge_all(
-    maps: &[OpenMap<'_>],
+    maps: &[OpenMap],
     options: MapOptions,
     target: &Target,
     keep: impl Fn(FileId) -> bool,

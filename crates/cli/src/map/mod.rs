@@ -2,28 +2,23 @@
 
 mod build;
 mod info;
-mod lookup;
 mod merge;
 mod probe;
 mod sources;
 mod verify;
 
 use core::fmt;
-use core::ops::Range;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::FileId;
-use sstfilter_map::{Coverage, MapError, MapIndex, MapOptions, MapReport};
+use sstfilter_map::{MapOptions, MapReport};
 
+pub(crate) use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
 use crate::files::Look;
-use crate::input::{self, RegularFile};
 use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;
 use crate::opened::{self, Reading};
@@ -166,61 +161,18 @@ fn parse_page_bytes(text: &str) -> Result<u32, String> {
     if is_possible { Ok(bytes) } else { Err(format!("expected a power of two from 1K to 1M, got '{text}'")) }
 }
 
-/// A map on disk. Its end is in memory, its pages are not.
-struct OpenMap<'a> {
-    path: &'a Path,
-    file: RegularFile<'a>,
-    index: MapIndex,
-}
-
-impl<'a> OpenMap<'a> {
-    fn open(path: &'a Path) -> anyhow::Result<Self> {
-        let file = RegularFile::open(path)?;
-        let context = || input::name(path).into_owned();
-        // The trailer says how long the end is; a file of fewer bytes ends the read.
-        let end_bytes = MapIndex::end_bytes(&file.end(MapIndex::MIN_END_BYTES as u64)?).with_context(context)?;
-        let index = MapIndex::load_any(&file.end(end_bytes)?, file.length).with_context(context)?;
-        Ok(Self { path, file, index })
-    }
-
-    /// Opens all maps. A map that is damaged is left out: it covers nothing.
-    fn open_all(paths: &'a [PathBuf]) -> (Vec<Self>, Vec<LeftOut>) {
-        let (mut maps, mut left_out) = (Vec::new(), Vec::new());
-        for path in paths {
-            match Self::open(path) {
-                Ok(map) => maps.push(map),
-                Err(problem) => {
-                    left_out.push(LeftOut::new(path, &explained(&problem), opened::outcome_of(&problem)));
-                }
+/// Opens all maps. A map that is damaged is left out: it covers nothing.
+fn open_maps(paths: &[PathBuf]) -> (Vec<OpenMap>, Vec<LeftOut>) {
+    let (mut maps, mut left_out) = (Vec::new(), Vec::new());
+    for path in paths {
+        match OpenMap::open(path) {
+            Ok(map) => maps.push(map),
+            Err(problem) => {
+                left_out.push(LeftOut::new(path, &explained(&problem), opened::outcome_of(&problem)));
             }
         }
-        (maps, left_out)
     }
-
-    fn name(&self) -> Cow<'a, str> {
-        input::name(self.path)
-    }
-
-    /// Returns the covered files that maps contradict each other about, with the errors. No map covers them.
-    fn contradictions(maps: &[Self], names: &HashMap<u64, String>) -> BTreeMap<u64, String> {
-        let covered =
-            maps.iter().flat_map(|map| map.index.files()).map(|covered| (covered.file.fingerprint(), covered.file));
-        let files: Vec<_> = covered.collect::<BTreeMap<_, _>>().into_values().collect();
-        let coverage = Coverage::new(maps.iter().map(|map| &map.index), &files);
-        let of_error = |error: &MapError| match error {
-            MapError::Contradiction { fingerprint, .. } => {
-                let name = names.get(fingerprint).map(|name| format!("{name}: ")).unwrap_or_default();
-                Some((*fingerprint, format!("{name}{error}")))
-            }
-            _ => None,
-        };
-        coverage.contradictions().iter().filter_map(of_error).collect()
-    }
-
-    fn read(&self, range: Range<u64>) -> io::Result<Cow<'static, [u8]>> {
-        let bytes = self.file.read(range.start, range.end - range.start).map_err(io::Error::other)?;
-        Ok(Cow::Owned(bytes.into()))
-    }
+    (maps, left_out)
 }
 
 /// Returns an id as messages, reports and options show it.
@@ -261,7 +213,7 @@ struct MapFields {
 }
 
 impl MapFields {
-    fn new(map: &OpenMap<'_>) -> Self {
+    fn new(map: &OpenMap) -> Self {
         let (index, first) = (&map.index, map.index.page_range(0));
         Self {
             path: map.name().into_owned(),

@@ -11,9 +11,9 @@ use serde::Serialize;
 use sstfilter::{FileId, KeyHash, KeyHasher};
 use sstfilter_map::LocalId;
 
-use super::lookup::{Answer, KEYS_AT_ONCE, MapReader};
 use super::sources::FileArgs;
-use super::{OpenMap, id_text, rate_text};
+use super::{Answer, KEYS_AT_ONCE, MapReader};
+use super::{OpenMap, id_text, open_maps, rate_text};
 use crate::groups;
 use crate::left_out::LeftOut;
 use crate::lines::{KeyLines, KeysFormat};
@@ -122,7 +122,7 @@ pub(super) fn run(
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let keys = args.sought(format)?;
-    let (maps, mut left_out) = OpenMap::open_all(&args.maps);
+    let (maps, mut left_out) = open_maps(&args.maps);
     let (names, unnamed) = args.names.names(reading)?;
     let is_listed = args.per_key || args.keys.is_none();
     let mut probing = Probing::new(keys.len(), is_listed);
@@ -215,7 +215,7 @@ impl Probing {
     /// Looks up each key in all maps, in the order of the hashes, so that almost every page is read once.
     fn look_up_all(
         &mut self,
-        maps: &[OpenMap<'_>],
+        maps: &[OpenMap],
         keys: &KeyLines,
         reading: Reading<'_>,
         left_out: &mut Vec<LeftOut>,
@@ -226,14 +226,14 @@ impl Probing {
         for (position, map) in maps.iter().enumerate() {
             match hasher_of(map.index.hash_identity(), reading.secret) {
                 Ok(_) if !map.index.writes().is_empty() => {
-                    left_out.push(LeftOut::new(map.path, "expected a map of files, got one of writes", Outcome::Yes));
+                    left_out.push(LeftOut::new(&map.path, "expected a map of files, got one of writes", Outcome::Yes));
                 }
                 Ok(hasher) => {
                     positions.push(position);
                     hashers.push(hasher);
                     readers.push(MapReader::new(map));
                 }
-                Err(problem) => left_out.push(LeftOut::new(map.path, &in_options(&problem), Outcome::Yes)),
+                Err(problem) => left_out.push(LeftOut::new(&map.path, &in_options(&problem), Outcome::Yes)),
             }
         }
         let mut judges = Judges::new(&readers, Vec::new(), &self.contradictions);
@@ -301,7 +301,7 @@ impl Probing {
 
     fn report(
         self,
-        maps: &[OpenMap<'_>],
+        maps: &[OpenMap],
         keys: &KeyLines,
         names: &HashMap<u64, String>,
         left_out: Vec<LeftOut>,

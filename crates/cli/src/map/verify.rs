@@ -9,9 +9,9 @@ use serde::Serialize;
 use sstfilter::{FileId, KeyHash, KeyHasher};
 use sstfilter_map::{LocalId, MapVerification};
 
-use super::lookup::{Answer, KEYS_AT_ONCE, MapReader};
 use super::sources::{FileArgs, Source};
-use super::{OpenMap, id_text};
+use super::{Answer, KEYS_AT_ONCE, MapReader};
+use super::{OpenMap, id_text, open_maps};
 use crate::input;
 use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;
@@ -96,7 +96,7 @@ pub(super) fn run(
     format: KeysFormat,
     reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, VerifyMaps)> {
-    let (opened, mut left_out) = OpenMap::open_all(&args.maps);
+    let (opened, mut left_out) = open_maps(&args.maps);
     let sources = args.files.sources()?;
     let bar = progress::bytes("verifying maps", opened.iter().map(|map| map.file.length).sum());
     let contradictions: Vec<_> = OpenMap::contradictions(&opened, &HashMap::new()).into_values().collect();
@@ -163,7 +163,7 @@ fn compare<'a>(
 
 /// The comparison of a map with the keys of files.
 struct Comparing<'a, 'v> {
-    map: &'a OpenMap<'a>,
+    map: &'a OpenMap,
     verified: &'v mut VerifiedMap,
     hasher: KeyHasher,
     batch: Vec<(KeyHash, usize)>,
@@ -174,7 +174,7 @@ struct Comparing<'a, 'v> {
 }
 
 impl<'a, 'v> Comparing<'a, 'v> {
-    fn new(map: &'a OpenMap<'a>, verified: &'v mut VerifiedMap, reading: Reading<'_>) -> Option<Self> {
+    fn new(map: &'a OpenMap, verified: &'v mut VerifiedMap, reading: Reading<'_>) -> Option<Self> {
         match hasher_of(map.index.hash_identity(), reading.secret) {
             Ok(hasher) => {
                 Some(Self { map, verified, hasher, batch: Vec::new(), files: Vec::new(), lost: HashMap::new() })
@@ -239,7 +239,7 @@ impl<'a, 'v> Comparing<'a, 'v> {
 }
 
 impl VerifiedMap {
-    fn new(map: &OpenMap<'_>, bar: &indicatif::ProgressBar) -> anyhow::Result<Self> {
+    fn new(map: &OpenMap, bar: &indicatif::ProgressBar) -> anyhow::Result<Self> {
         let (mut problems, mut more_problems) = (Vec::new(), 0);
         let read = |range: core::ops::Range<u64>| {
             bar.inc(range.end - range.start);

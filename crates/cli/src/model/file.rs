@@ -1,6 +1,8 @@
 //! The description of a file: one structure for tables of all engines, filters without a table, sidecars, maps, and
 //! files that are none of these. A field is unknown if the format does not record it.
 
+use crate::file::open::Origin;
+use crate::file::problem::State;
 use crate::print::types::{Bits, Bytes, Figure, Key, Open, PathName, Rate};
 use crate::print::{record, words};
 
@@ -19,39 +21,6 @@ words! {
         LevelDbTable = "LevelDB table",
         PebbleTable = "Pebble table",
         EngineFile = "engine file",
-    }
-
-    /// The state of a file or of its filter, from best to worst.
-    pub(crate) enum State {
-        /// the filter can be used and is of the requested kind, or Bloom because the file has too few keys for it
-        Ok = "ok",
-        /// the filter is of another kind than requested for any other reason
-        Fallback = "fallback",
-        /// the database does not use the file: no figure counts it
-        NotLive = "not live",
-        /// the file is a sidecar without its table: delete it
-        Orphan = "orphan",
-        /// the sidecar is of another table, or of an earlier table of this name; readers ignore it
-        Stale = "stale",
-        /// there is no filter, although the table has entries
-        Missing = "missing",
-        /// the filter is sound, but this program cannot use it
-        Unusable = "unusable",
-        /// part of the file could not be checked
-        NotChecked = "not checked",
-        /// the file, its filter or its sidecar is damaged, and no sound sidecar replaces the filter
-        Damaged = "damaged",
-        /// the file could not be read
-        Unread = "unread",
-    }
-
-    /// Where a fact about a file is from.
-    pub(crate) enum Origin {
-        Table = "table",
-        Sidecar = "sidecar",
-        Manifest = "MANIFEST",
-        Keys = "keys",
-        Option = "option",
     }
 
     /// Where a filter is stored.

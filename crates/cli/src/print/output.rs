@@ -18,14 +18,27 @@ use crate::words::escape::{drives_terminal, escaped, escaped_lines};
 pub enum Outcome {
     /// Everything is present and sound.
     #[default]
-    Yes = 0,
+    Yes,
+    /// Something could not be checked, as reported.
+    NotChecked,
     /// Something is absent, lost or damaged, as reported.
-    No = 1,
+    No,
     /// Some of the work could not be done, as reported.
-    Failed = 2,
+    Failed,
 }
 
 impl Outcome {
+    /// Returns the exit code of the program.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Yes => 0,
+            Self::No => 1,
+            Self::Failed => 2,
+            Self::NotChecked => 3,
+        }
+    }
+
     /// Returns `Yes` if `sound`, else `No`.
     pub(crate) fn from_sound(sound: bool) -> Self {
         if sound { Self::Yes } else { Self::No }

@@ -211,7 +211,7 @@ fn probe_partitions(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
-    if !partitions.has_whole_keys() {
+    if !partitions.index().has_whole_keys() {
         return without_whole_keys();
     }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
@@ -259,7 +259,7 @@ fn probe_range_filter(
     times: &mut Times,
 ) -> (FileProbes, Answers) {
     let keys_in_block = Some(block.info.keys);
-    let filter = match timed(&mut times.reading, || block.load(reading)) {
+    let filter = match timed(&mut times.reading, || block.load(&reading.context())) {
         Ok(filter) => filter,
         Err(problem) => {
             let state = FilterState::unusable(in_options(&problem), ranges::outcome_of(&problem));

@@ -104,7 +104,7 @@ impl Probed {
     fn new(path: &Path, all: &[Ends], reading: Reading<'_>) -> Self {
         match Opened::open(path, reading) {
             Ok(Opened::RangeFilter(block)) => {
-                let filter = block.load(reading);
+                let filter = block.load(&reading.context());
                 let found = Self::of_filter("filter block", filter.as_ref());
                 found.answering(all, |ends| {
                     let is_absent = filter.as_ref().is_ok_and(|filter| !filter.may_contain_range(ends.range()));

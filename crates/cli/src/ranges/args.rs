@@ -1,14 +1,12 @@
 //! Options of range filters: which one to build, and its prefix.
 
-use core::fmt;
-use std::sync::Arc;
-
 use anyhow::Context;
 use clap::Args;
-use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor};
+use sstfilter::FalsePositiveRate;
 use sstfilter_range::{RangePolicy, RangeUnits};
 
-use crate::units::{count_in, counted, parse_count, parse_fpr};
+use crate::file::blocks::RangePrefix;
+use crate::units::{count_in, parse_count, parse_fpr};
 
 /// The range filter to build in addition to the point filter, if any.
 #[derive(Debug, Args)]
@@ -74,59 +72,6 @@ pub(crate) fn with_prefix(units: RangeUnits, prefix: Option<&RangePrefix>) -> Ra
     }
 }
 
-/// The key prefix that each range lies within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RangePrefix {
-    /// The first bytes.
-    Bytes(usize),
-    /// All bytes up to and including the first byte of this value.
-    EndsWith(u8),
-}
-
-/// Parses a number of bytes, or the byte that ends the prefix.
-pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
-    let expected =
-        || format!("expected a number of bytes, a byte that is no digit, or 0x and its two digits, got '{text}'");
-    if let Some(digits) = text.strip_prefix("0x") {
-        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2);
-        return byte.map(RangePrefix::EndsWith).ok_or_else(expected);
-    }
-    match *text.as_bytes() {
-        // A digit is a number of bytes. The byte of the digit 8 is 0x38.
-        [byte] if byte.is_ascii() && !byte.is_ascii_digit() => Ok(RangePrefix::EndsWith(byte)),
-        _ => {
-            let bytes = count_in::<u16>(1..=u64::from(u16::MAX))(text).map_err(|_| expected())?;
-            Ok(RangePrefix::Bytes(bytes.into()))
-        }
-    }
-}
-
-impl fmt::Display for RangePrefix {
-    /// Formats the prefix as a value of `--range-prefix`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(bytes) => write!(f, "{bytes}"),
-            Self::EndsWith(byte) => write!(f, "{byte:#04x}"),
-        }
-    }
-}
-
-impl RangePrefix {
-    pub(crate) fn in_words(self) -> String {
-        match self {
-            Self::Bytes(bytes) => counted(bytes as u64, "byte"),
-            Self::EndsWith(byte) => format!("up to the first byte {byte:#04x}"),
-        }
-    }
-
-    pub(crate) fn extractor(self) -> Arc<dyn KeyExtractor> {
-        match self {
-            Self::Bytes(bytes) => Arc::new(FixedPrefix::new(bytes)),
-            Self::EndsWith(byte) => Arc::new(DelimitedPrefix::new(byte)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,16 +85,6 @@ mod tests {
         assert_eq!(parse_map("hashed:32:0.001"), Ok(RangeMapArg::Hashed { longest: 32, rate }));
         for text in ["", "hashed", "hashed", "ordered:2", "ordered:0.1:1", "hashed:x", "hashed:1:0.1:", "ordered:"] {
             assert!(parse_map(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_prefix_is_a_number_of_bytes_or_the_byte_that_ends_it() {
-        assert_eq!(parse_prefix("8"), Ok(RangePrefix::Bytes(8)));
-        assert_eq!(parse_prefix(":"), Ok(RangePrefix::EndsWith(b':')));
-        assert_eq!(parse_prefix("0x38"), Ok(RangePrefix::EndsWith(b'8')));
-        for text in ["", "0", "-1", "::", "0x1", "0x123", "é", "1000000"] {
-            assert!(parse_prefix(text).is_err(), "{text}");
         }
     }
 }

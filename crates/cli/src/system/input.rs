@@ -3,20 +3,17 @@
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use sstfilter::RandomAccess;
-use sstfilter::{BlockError, FilterBlock};
-use sstfilter_range::RangeInfo;
-use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 
-use crate::files::{END_BYTES, Look, look_at_end};
-use crate::output::path_name;
-use crate::{memory, partitions, units};
+use super::memory;
+use crate::words::escape::path_name;
+use crate::words::units;
 
 /// The path of standard input. A file with this name is `./-`.
 const STANDARD_INPUT: &str = "-";
@@ -60,21 +57,21 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
 
 /// A regular file that is read in parts: a pipe would block, and a device may have no end. Standard input is read into
 /// memory first.
-pub(crate) struct RegularFile<'a> {
-    path: &'a Path,
+pub(crate) struct RegularFile {
+    path: PathBuf,
     source: Box<dyn RandomAccess>,
     pub(crate) length: u64,
 }
 
-impl<'a> RegularFile<'a> {
-    pub(crate) fn open(path: &'a Path) -> anyhow::Result<Self> {
+impl RegularFile {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         if is_standard(path) {
             let bytes = whole_standard_input()?;
-            return Ok(Self { path, length: bytes.len() as u64, source: Box::new(bytes) });
+            return Ok(Self { path: path.to_owned(), length: bytes.len() as u64, source: Box::new(bytes) });
         }
         let opened = LocalFileSystem.open(path).and_then(|source| Ok((source.len()?, source)));
         let (length, source) = opened.with_context(|| cannot_read(path))?;
-        Ok(Self { path, source, length })
+        Ok(Self { path: path.to_owned(), source, length })
     }
 
     /// Returns the last `bytes` of the file, or the whole file if it is shorter.
@@ -91,7 +88,7 @@ impl<'a> RegularFile<'a> {
             bytes.resize(length, 0);
             self.source.read_exact_at(&mut bytes, offset)
         });
-        read.with_context(|| cannot_read(self.path))?;
+        read.with_context(|| cannot_read(&self.path))?;
         Ok(bytes.into())
     }
 
@@ -115,51 +112,8 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", name(path))
 }
 
-/// Reads all bytes of a table or filter block. Standard input is kept, so that this can be called again.
-///
-/// Reads the end of the file first, which records the length of the filter: a sparse file of any length takes no space
-/// on disk, but would take memory.
-pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
-    if is_standard(path) {
-        return whole_standard_input();
-    }
-    let file = RegularFile::open(path)?;
-    let expected = claimed_bytes(&file)?;
-    if expected != file.length {
-        return Err(BlockError::Length { expected, got: file.length }.into());
-    }
-    file.end(expected)
-}
-
-/// Returns the length that the end of a filter without a table records.
-fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
-    let end = file.end(END_BYTES)?;
-    match look_at_end(file.path, &end) {
-        Look::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
-        Look::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
-        Look::Partitions => {
-            let tail = file.end(PartitionIndex::tail_bytes(&end)?)?;
-            Ok(partitions::load_index(&tail)?.container_bytes())
-        }
-        Look::Sidecar => {
-            let tail = file.end(FilterMetadata::sidecar_tail_bytes(&end)?)?;
-            FilterMetadata::of_any_sidecar(&tail, file.length)?;
-            Ok(file.length)
-        }
-        Look::Table | Look::Foreign(_) | Look::Map | Look::Neither => Ok(file.length),
-    }
-}
-
-/// Returns the length of the block that ends with `end`, from the error of a reader that takes `end` for the whole
-/// block.
-fn claimed_by_block(opened: Result<(), BlockError>, end: &[u8]) -> anyhow::Result<u64> {
-    match opened {
-        Err(BlockError::Length { expected, .. }) => Ok(expected),
-        opened => Ok(opened.map(|()| end.len() as u64)?),
-    }
-}
-
-fn whole_standard_input() -> anyhow::Result<Bytes> {
+/// Reads all of standard input. It is kept, so that this can be called again.
+pub(crate) fn whole_standard_input() -> anyhow::Result<Bytes> {
     let mut usage = STANDARD_INPUT_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match &*usage {
         Use::Whole(bytes) => return Ok(bytes.clone()),
@@ -179,14 +133,6 @@ fn whole_standard_input() -> anyhow::Result<Bytes> {
     let bytes = Bytes::from(bytes);
     *usage = Use::Whole(bytes.clone());
     Ok(bytes)
-}
-
-/// Returns the length of a table or filter block.
-pub(crate) fn whole_length(path: &Path) -> anyhow::Result<u64> {
-    if is_standard(path) {
-        return Ok(whole(path)?.len() as u64);
-    }
-    Ok(fs::metadata(path).with_context(|| cannot_read(path))?.len())
 }
 
 /// Returns the length of a regular file; `None` for input without a known length, such as a pipe.

@@ -1,0 +1,178 @@
+//! What a file is, by its last bytes.
+
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use anyhow::{Context, ensure};
+use sstfilter::{BlockError, FilterBlock, KindId};
+use sstfilter_interop::{Engine, recognize};
+use sstfilter_map::MapIndex;
+use sstfilter_store::{FilterMetadata, PartitionIndex};
+
+use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_ours, table_beside};
+use crate::system::input::{self, RegularFile};
+
+/// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
+/// end with. No engine's footer is longer.
+pub(crate) const END_BYTES: u64 = 4 << 10;
+
+/// Offset of the kind in the last 32 bytes of a filter block.
+const KIND_AT: usize = 21;
+
+const TABLE_MAGIC: &[u8] = b"SSTFLTR";
+const BLOCK_MAGIC: &[u8] = b"SF";
+const PARTITIONS_MAGIC: &[u8] = b"SP";
+const MAP_MAGIC: &[u8] = b"SM";
+const SIDECAR_MAGIC: &[u8] = b"SC";
+
+/// Message for a file that [`look_at`] does not recognize.
+pub(crate) const NEITHER: &str =
+    "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
+
+/// Returns the message for a file that [`look_at`] does not recognize.
+pub(crate) fn neither(path: &Path) -> String {
+    let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
+    format!("{NEITHER}{cut}")
+}
+
+/// The format of a file, recognized by its last bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Table,
+    FilterBlock,
+    /// The block of a range filter, without a table.
+    RangeFilter,
+    /// A partitioned filter without a table.
+    Partitions,
+    /// A file of filters made for one table.
+    Sidecar,
+    /// A file map.
+    Map,
+    /// A table of another engine.
+    Foreign(Engine),
+    Neither,
+}
+
+/// Recognizes a file by its end, without reading the rest.
+pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
+    if input::is_standard(path) {
+        return Ok(look_at_end(path, &input::whole_standard_input()?));
+    }
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
+    ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
+    if !metadata.is_file() {
+        return Ok(Look::Neither); // reading a pipe would block
+    }
+    Ok(look_at_end(path, &RegularFile::open(path)?.end(END_BYTES)?))
+}
+
+/// Recognizes a file by its last [`END_BYTES`] or more.
+///
+/// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does
+/// not: a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped,
+/// or the file is named as a filter: then the file is damaged. Any other file is not recognized.
+pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Look {
+    let look = look_at_magic(end);
+    let has_short_magic = !matches!(look, Look::Table | Look::Sidecar | Look::Foreign(_));
+    let is_recognized = || is_own(look, end) || is_named_as_filter(path);
+    if has_short_magic && !is_recognized() { Look::Neither } else { look }
+}
+
+/// Whether checksums show that the program wrote the regular file, and what they allow it to be. Only such a file is
+/// replaced.
+pub(crate) fn is_own_file(path: &Path, looks: &[Look]) -> anyhow::Result<bool> {
+    let end = RegularFile::open(path)?.end(END_BYTES)?;
+    let look = look_at_magic(&end);
+    Ok(looks.contains(&look) && is_own(look, &end))
+}
+
+/// Bits at the end of a file that are flipped to recognize it, one at a time. By chance, one in four million files with
+/// the same magic number is then recognized.
+const FLIPPED_BITS: usize = 1_024;
+
+/// Whether the checksum of a file's end holds, or would if one of its last bits were flipped.
+fn is_own(look: Look, end: &[u8]) -> bool {
+    if has_checksum(look, end) {
+        return true;
+    }
+    // No checksum covers more of the end.
+    let mut flipped = end.last_chunk::<{ 4 << 10 }>().map_or(end, |end| end.as_slice()).to_vec();
+    let bits = 8 * flipped.len();
+    (bits.saturating_sub(FLIPPED_BITS)..bits).any(|bit| {
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let has_checksum = has_checksum(look, &flipped);
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        has_checksum
+    })
+}
+
+/// Whether the checksum of a file's end holds.
+fn has_checksum(look: Look, end: &[u8]) -> bool {
+    match look {
+        // Both kinds of blocks have this trailer. Only these errors are found before its checksum is compared.
+        Look::FilterBlock | Look::RangeFilter => !matches!(
+            FilterBlock::open_unverified(end),
+            Err(BlockError::TooShort { .. }
+                | BlockError::Magic { .. }
+                | BlockError::Version { .. }
+                | BlockError::Field { field: "flags", .. }
+                | BlockError::TrailerChecksum { .. })
+        ),
+        Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
+        Look::Map => MapIndex::end_bytes(end).is_ok(),
+        Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
+        // The footer's checksum is in its bytes 52 to 55, behind what it covers.
+        Look::Table => end.last_chunk::<64>().is_some_and(|footer| {
+            let (covered, rest) = footer.split_at(52);
+            rest.starts_with(&crc32c::crc32c(covered).to_le_bytes())
+        }),
+        Look::Foreign(_) | Look::Neither => false,
+    }
+}
+
+/// Recognizes a file by the magic number in its last bytes.
+fn look_at_magic(tail: &[u8]) -> Look {
+    // Every known format ends with a trailer or footer of at least 32 bytes.
+    let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
+    if last[24..31] == *TABLE_MAGIC {
+        Look::Table
+    } else if last[26..28] == *SIDECAR_MAGIC {
+        Look::Sidecar
+    } else if last[26..28] == *BLOCK_MAGIC {
+        if last[KIND_AT] == KindId::RANGE.code() { Look::RangeFilter } else { Look::FilterBlock }
+    } else if last[26..28] == *PARTITIONS_MAGIC {
+        Look::Partitions
+    } else if last[26..28] == *MAP_MAGIC {
+        Look::Map
+    } else {
+        recognize(tail).map_or(Look::Neither, Look::Foreign)
+    }
+}
+
+/// Whether these are the first bytes of a regular file.
+pub(crate) fn begins_with(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
+    let file = RegularFile::open(path)?;
+    Ok(file.length >= bytes.len() as u64 && *file.read(0, bytes.len() as u64)? == *bytes)
+}
+
+/// Returns the directory's files sorted by name, and every other entry with the name of a table, a sidecar, or a
+/// leftover of a killed writer: an unreadable table must be an error, because older tables would answer in its place.
+pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let context = || format!("cannot read the directory {}", input::name(directory));
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).with_context(context)? {
+        let path = entry.with_context(context)?.path();
+        let is_named = has_table_extension(&path) || table_beside(&path).is_some() || is_leftover(&path);
+        if is_named || may_be_file(&path) {
+            files.push(path);
+        }
+    }
+    // Systems list a directory in any order, and output must be the same in each run.
+    files.sort();
+    Ok(files)
+}
+
+/// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
+fn may_be_file(path: &Path) -> bool {
+    fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
+}

@@ -1,0 +1,362 @@
+//! The files that a command is about: those that were passed, and those of directories and databases.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+
+use super::database::{Database, EngineFile, Standing, directory_of};
+use super::look::{Look, list, look_at};
+use super::names::{has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
+use super::problem::{ORPHAN, Problem};
+use crate::system::input;
+use crate::words::group;
+use crate::words::units::counted;
+
+/// A file, and what its database says about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    /// The database of its directory, if that is one.
+    pub(crate) database: Option<Arc<Database>>,
+    pub(crate) standing: Standing,
+}
+
+impl Found {
+    /// Returns the file at `path` as if its directory was no database.
+    pub(crate) fn alone(path: &Path) -> Self {
+        Self { path: path.to_owned(), database: None, standing: Standing::Unknown }
+    }
+
+    /// Returns the column family that the manifest names.
+    pub(crate) fn family(&self) -> Option<&str> {
+        let Standing::Live(file) = &self.standing else { return None };
+        self.database.as_ref()?.family(file)
+    }
+
+    /// Returns the level that the manifest names.
+    pub(crate) fn level(&self) -> Option<u32> {
+        match &self.standing {
+            Standing::Live(file) => Some(file.level),
+            Standing::Unknown | Standing::NotLive(_) => None,
+        }
+    }
+}
+
+/// The files that paths lead to, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// The files that were passed, and the tables and filter blocks of directories.
+    pub(crate) files: Vec<Found>,
+    /// Tables that their database does not use. No figure counts them.
+    pub(crate) not_live: Vec<Found>,
+    /// Live tables that are gone.
+    pub(crate) missing: Vec<PathBuf>,
+    /// Files of databases that are no tables.
+    pub(crate) engine_files: BTreeMap<EngineFile, u64>,
+    /// Sidecars whose tables are gone. No reader uses them.
+    pub(crate) orphans: Vec<PathBuf>,
+    /// Other files of directories.
+    pub(crate) others: Vec<PathBuf>,
+    /// Manifests that cannot be read.
+    pub(crate) problems: Vec<(PathBuf, Problem)>,
+    pub(crate) databases: Vec<Arc<Database>>,
+}
+
+impl Walk {
+    /// Finds the files. Tables and filter blocks are recognized by their bytes, or by their name if they were cut
+    /// short. A sidecar next to its table is not listed: it is reported with the table.
+    pub(crate) fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut walker = Walker::default();
+        paths.iter().try_for_each(|path| walker.add(path))?;
+        let mut walk = walker.walk;
+        let only_files = !paths.iter().any(|path| path.is_dir()) && walk.engine_files.is_empty();
+        if only_files && walk.files.is_empty() {
+            // Whoever passes such tables by their names asks about them.
+            walk.files = core::mem::take(&mut walk.not_live);
+        }
+        if !only_files {
+            walk.missing = walk.databases.iter().flat_map(|database| database.missing()).collect();
+        }
+        Ok(walk)
+    }
+
+    /// Fails if there is nothing but orphans.
+    pub(crate) fn ensure_files(&self) -> anyhow::Result<()> {
+        if let ([], [orphan, ..]) = (&self.files[..], &self.orphans[..]) {
+            bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
+        }
+        Ok(())
+    }
+
+    /// Returns what a command says about files that it does not count: one line for each sort of files.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut add = |what: &str, paths: Vec<&Path>| {
+            let names: Vec<_> = paths.into_iter().map(input::name).collect();
+            if !names.is_empty() {
+                notes.push(group::line(what, "file", names.iter().map(AsRef::as_ref)));
+            }
+        };
+        let why = |found: &&Found| match found.standing {
+            Standing::NotLive(why) => why,
+            Standing::Unknown | Standing::Live(_) => "",
+        };
+        for (why, files) in group::by(&self.not_live, |found| why(&found)) {
+            let what = format!("not counted, because the live version of its database does not name it: {why}");
+            add(&what, files.into_iter().map(|found| found.path.as_path()).collect());
+        }
+        add(
+            "missing, although the manifest of its database names it",
+            self.missing.iter().map(AsRef::as_ref).collect(),
+        );
+        add(&format!("orphan: {ORPHAN}"), self.orphans.iter().map(AsRef::as_ref).collect());
+        if !self.engine_files.is_empty() {
+            notes.push(format!("files of the engine, not tables: {}", EngineFile::line(&self.engine_files)));
+        }
+        notes
+    }
+}
+
+#[derive(Default)]
+struct Walker {
+    walk: Walk,
+    /// Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
+    met: HashSet<PathBuf>,
+    by_directory: HashMap<PathBuf, Option<Arc<Database>>>,
+}
+
+impl Walker {
+    fn add(&mut self, path: &Path) -> anyhow::Result<()> {
+        if !is_directory(path)? {
+            self.add_file(path, true);
+            return Ok(());
+        }
+        // A directory that comes again would add its other files again.
+        if !self.is_first(path) {
+            return Ok(());
+        }
+        let files = list(path)?;
+        // Only now: see `Database::read`.
+        let is_database = self.database_in(path).is_some();
+        let was_met = files.iter().any(|file| self.is_met(file));
+        let (found, others) = (self.found(), self.walk.others.len());
+        files.iter().for_each(|file| self.add_file(file, false));
+        let others = match self.walk.others.len() - others {
+            0 => "no files".to_owned(),
+            others => counted(others as u64, "other file"),
+        };
+        ensure!(
+            is_database || was_met || self.found() > found,
+            "{} has no table and no filter, but {others} (subdirectories are not searched)",
+            input::name(path)
+        );
+        Ok(())
+    }
+
+    /// Returns the number of files that are tables or filters.
+    fn found(&self) -> usize {
+        self.walk.files.len() + self.walk.not_live.len() + self.walk.orphans.len()
+    }
+
+    fn add_file(&mut self, path: &Path, is_passed: bool) {
+        let database = directory_of(path).and_then(|directory| self.database_in(directory));
+        let engine_file = database.as_ref().and_then(|_| EngineFile::of_name(path));
+        let role = Role::of(path);
+        // A sidecar is reported with its table, unless it was passed.
+        if (role == Role::Sidecar && !is_passed) || !self.is_first(path) {
+            return;
+        }
+        // `DB/*` passes more files than those that the user means.
+        let is_meant = is_passed && database.is_none();
+        if let Some(file) = engine_file {
+            *self.walk.engine_files.entry(file).or_default() += 1;
+        } else if role == Role::Orphan {
+            self.walk.orphans.push(path.to_owned());
+        } else if role == Role::Other && !is_meant {
+            self.walk.others.push(path.to_owned());
+        } else {
+            let standing = database.as_ref().map_or(Standing::Unknown, |database| standing(database, path));
+            let is_live = !matches!(standing, Standing::NotLive(_));
+            let files = if is_live { &mut self.walk.files } else { &mut self.walk.not_live };
+            files.push(Found { path: path.to_owned(), database, standing });
+        }
+    }
+
+    /// Returns the database in a directory, which is read once.
+    fn database_in(&mut self, directory: &Path) -> Option<Arc<Database>> {
+        if let Some(database) = self.by_directory.get(directory) {
+            return database.clone();
+        }
+        let database = Database::is_in(directory).then(|| {
+            let (database, problem) = Database::read(directory);
+            self.walk.problems.extend(problem);
+            Arc::new(database)
+        });
+        self.walk.databases.extend(database.clone());
+        self.by_directory.insert(directory.to_owned(), database.clone());
+        database
+    }
+
+    /// Whether the file at `path` is met for the first time.
+    fn is_first(&mut self, path: &Path) -> bool {
+        self.met.insert(canonical(path))
+    }
+
+    fn is_met(&self, path: &Path) -> bool {
+        self.met.contains(&canonical(path))
+    }
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    // Standard input and missing files have no canonical path.
+    let canonical = fs::canonicalize(path).ok().filter(|_| !input::is_standard(path));
+    canonical.unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns what the manifest says about a file. It knows only the tables of its engine: a table of this library, or a
+/// filter without a table, beside them is not live, nor is it a rest.
+fn standing(database: &Database, path: &Path) -> Standing {
+    let standing = database.standing(path);
+    let is_of_engine = || is_named_like_table(path) && !matches!(look_at(path), Ok(Look::Table));
+    if matches!(standing, Standing::Live(_)) || is_of_engine() { standing } else { Standing::Unknown }
+}
+
+/// Whether the path is that of a directory, and not of a file or standard input.
+pub(crate) fn is_directory(path: &Path) -> anyhow::Result<bool> {
+    let metadata = || fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)));
+    Ok(!input::is_standard(path) && metadata()?.is_dir())
+}
+
+/// The role of a file in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A table, a filter without a table, or a map.
+    File,
+    /// A sidecar next to its table, which is reported together with the table.
+    Sidecar,
+    Orphan,
+    Other,
+}
+
+impl Role {
+    fn of(file: &Path) -> Self {
+        // The name comes first: a file that was cut short has lost the bytes that identify it.
+        if is_named_like_table(file) || input::is_standard(file) {
+            return Self::File;
+        }
+        let look = look_at(file).ok();
+        let is_sidecar = look == Some(Look::Sidecar);
+        match table_of_sidecar(file) {
+            Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
+            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            // A filter block without a table may have any name.
+            _ => Self::File,
+        }
+    }
+}
+
+/// Whether the file is a sidecar without its table.
+pub(crate) fn is_orphan(file: &Path) -> bool {
+    Role::of(file) == Role::Orphan
+}
+
+#[cfg(test)]
+mod tests {
+    //! The failures guarded against: rests of compactions and tables that are being written count as tables, and
+    //! `DB/*` finds other tables than `DB`.
+
+    use super::*;
+
+    const DATABASES: &str = "../interop/fixtures/databases";
+
+    fn names(files: &[Found]) -> Vec<String> {
+        files.iter().map(|found| found.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    fn walk(paths: &[PathBuf]) -> Walk {
+        let walk = Walk::of(paths).unwrap();
+        assert!(walk.problems.is_empty(), "{:?}", walk.problems);
+        walk
+    }
+
+    #[test]
+    fn a_database_and_all_of_its_files_are_the_same_tables() {
+        for name in ["running", "leveldb-rest", "blobs-7.8", "empty", "families"] {
+            let directory = Path::new(DATABASES).join(name).join("db");
+            let whole = walk(&[directory.clone()]);
+            let mut each: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+            each.sort();
+            let each = walk(&each);
+            for walk in [&whole, &each] {
+                assert_eq!((walk.others.len(), walk.missing.len(), walk.orphans.len()), (0, 0, 0), "{name}");
+            }
+            assert_eq!(names(&whole.files), names(&each.files), "{name}");
+            assert_eq!(names(&whole.not_live), names(&each.not_live), "{name}");
+            assert_eq!(whole.engine_files, each.engine_files, "{name}");
+            assert_eq!(whole.notes(), each.notes(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_live_tables_count_unless_others_are_all_that_was_passed() {
+        let directory = Path::new(DATABASES).join("running/db");
+        let all = walk(&[directory.clone()]);
+        assert_eq!(names(&all.files), ["000012.sst", "000014.sst"]);
+        assert_eq!(all.files.iter().map(Found::level).collect::<Vec<_>>(), [Some(1), Some(0)]);
+        assert_eq!(names(&all.not_live), ["000009.sst", "000011.sst", "000016.sst", "000099.sst"]);
+        assert!(all.notes()[0].contains("replaced by newer tables"), "{:?}", all.notes());
+        let one = walk(&[directory.join("000099.sst")]);
+        assert_eq!((names(&one.files), one.not_live.len()), (vec!["000099.sst".to_owned()], 0));
+    }
+
+    #[test]
+    fn families_are_those_of_the_manifest() {
+        let families = walk(&[Path::new(DATABASES).join("families/db")]);
+        let mut found: Vec<_> = families.files.iter().filter_map(Found::family).collect();
+        found.sort_unstable();
+        assert_eq!(found.len(), families.files.len());
+        found.dedup();
+        assert_eq!(found.len(), 4, "{found:?}");
+    }
+
+    #[test]
+    fn a_manifest_that_cannot_be_read_is_a_problem_and_hides_no_table() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = Path::new(DATABASES).join("running/db");
+        for entry in fs::read_dir(&source).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, directory.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let manifest = directory.path().join("MANIFEST-000005");
+        let mut bytes = fs::read(&manifest).unwrap();
+        bytes[20] ^= 1;
+        fs::write(&manifest, bytes).unwrap();
+        let walk = Walk::of(&[directory.path().to_owned()]).unwrap();
+        assert_eq!((walk.files.len(), walk.not_live.len()), (6, 0));
+        assert_eq!(walk.problems[0].0, manifest);
+        fs::remove_file(&manifest).unwrap();
+        assert_eq!(Walk::of(&[directory.path().to_owned()]).unwrap().problems.len(), 1);
+        // A table of which the database knows and that is gone.
+        fs::copy(source.join("MANIFEST-000005"), &manifest).unwrap();
+        fs::remove_file(directory.path().join("000014.sst")).unwrap();
+        assert_eq!(Walk::of(&[directory.path().to_owned()]).unwrap().missing, [directory.path().join("000014.sst")]);
+    }
+
+    #[test]
+    fn a_directory_of_nothing_is_an_error_and_an_empty_database_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("notes.txt"), "no table").unwrap();
+        let error = Walk::of(&[directory.path().to_owned()]).unwrap_err().to_string();
+        assert!(
+            error.ends_with("has no table and no filter, but 1 other file (subdirectories are not searched)"),
+            "{error}"
+        );
+        for name in ["empty", "wal-only"] {
+            assert!(walk(&[Path::new(DATABASES).join(name).join("db")]).files.is_empty());
+        }
+    }
+}
