@@ -240,7 +240,9 @@ impl RangeBlock {
 
     /// Loads the filter for probing, with its own hash unless that is secret, and with the prefix of the command line.
     pub(crate) fn load(&self, context: &super::open::Context) -> Result<RangeFilter<Bytes>, BlockError> {
-        let hasher = hasher_of(self.info.hash, context.secret.as_ref());
+        let secret = context.secret.as_ref();
+        // If the hash is unknown, loading reports that.
+        let hasher = hasher_of(self.info.hash, secret).unwrap_or_else(|_| secret.cloned().unwrap_or_default());
         let extractor = context.range_prefix.map(RangePrefix::extractor);
         let load = LoadContext::new(&hasher);
         // The block's own file: there is no table to compare it with.
@@ -254,10 +256,13 @@ impl RangeBlock {
     }
 }
 
-/// Returns the hasher that the block was built with. If it is unknown, opening the block reports that.
-fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> KeyHasher {
+/// Returns the hasher that a filter or a map was built with.
+pub(crate) fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
     let known = secret.filter(|hasher| hasher.identity() == got).cloned().or_else(|| KeyHasher::from_identity(got));
-    known.or_else(|| secret.cloned()).unwrap_or_default()
+    known.ok_or(BlockError::HashMismatch {
+        expected: secret.map_or_else(HashIdentity::default, KeyHasher::identity),
+        got,
+    })
 }
 
 /// The key prefix that each range lies within.
