@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use sstfilter::Probe;
-use sstfilter_interop::{BlockState, Error, ForeignTable, KeyBatch, Part};
+use sstfilter_interop::{BlockState, Error, ForeignTable, KeyBatch, Manifest, Part};
 
 use crate::random::Random;
 
@@ -12,11 +12,19 @@ const MAX_KEYS: usize = 4_096;
 /// Rounds of sealing. Wrong checksums are found one after the other: footer, metaindex, properties, then all others at
 /// once.
 const MAX_SEALS: usize = 6;
+/// A block of a manifest has 32 KiB, of which a record's header takes seven bytes.
+const MAX_RECORD_BYTES: usize = (32 << 10) - 7;
 /// The footer of RocksDB, in which the checksum lies behind five bytes.
 const ROCKSDB_FOOTER_BYTES: usize = 53;
 
-/// Opens a table and exercises it in every way.
+/// Opens a table and exercises it in every way. Also parses the bytes as a manifest, and as one of its records.
 pub fn exercise(bytes: &[u8]) {
+    for manifest in [bytes, &manifest_of(bytes)] {
+        if let Ok(manifest) = Manifest::parse(manifest) {
+            let families: Vec<_> = manifest.column_families().map(|family| family.id).collect();
+            assert!(manifest.files().all(|(_, file)| families.contains(&file.column_family)), "{manifest:?}");
+        }
+    }
     let Ok(table) = ForeignTable::open(Bytes::copy_from_slice(bytes)) else { return };
     // For tables that name no comparator, such as LevelDB's, whose order cannot be forged.
     let table = table.with_comparator("leveldb.BytewiseComparator").with_unchecked_filter();
@@ -41,6 +49,16 @@ pub fn exercise(bytes: &[u8]) {
         // An absent prefix also loses its key, so `verify` may count more.
         assert!(report.keys_lost >= absent, "{} of {absent}", report.keys_lost);
     }
+}
+
+/// Returns a manifest whose only record is `edit`, with its checksum.
+fn manifest_of(edit: &[u8]) -> Vec<u8> {
+    let edit = &edit[..edit.len().min(MAX_RECORD_BYTES)];
+    // The type of a record that is in one piece.
+    let typed = [&[1], edit].concat();
+    let checksum = crc32c::crc32c(&typed).rotate_right(15).wrapping_add(0xa282_ead8);
+    let length = u16::try_from(edit.len()).unwrap_or(u16::MAX);
+    [&checksum.to_le_bytes()[..], &length.to_le_bytes(), &typed].concat()
 }
 
 /// Checks that single probes and batches agree. Returns the number of absent keys.
@@ -147,7 +165,7 @@ fn metaindex_bytes(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, ForeignTable, checksum_of, exercise, seal};
+    use super::{Bytes, Error, ForeignTable, Manifest, checksum_of, exercise, manifest_of, seal};
 
     #[test]
     fn a_table_that_is_changed_and_sealed_again_has_only_right_checksums() {
@@ -164,5 +182,13 @@ mod tests {
             assert_eq!(table.verify().blocks.iter().filter_map(checksum_of).count(), 0, "{file}");
             exercise(&bytes);
         }
+    }
+
+    #[test]
+    fn a_record_reaches_the_fields_of_a_manifest() {
+        // The comparator, and a field that is not known.
+        let named = Manifest::parse(&manifest_of(b"\x01\x03cmp")).expect("a manifest");
+        assert_eq!(named.comparator(), Some("cmp"));
+        assert!(matches!(Manifest::parse(&manifest_of(b"\x92\x03")), Err(Error::Unsupported { .. })));
     }
 }
