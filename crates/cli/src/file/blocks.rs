@@ -14,6 +14,8 @@ use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionIndex, TableIdentity, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
+use super::context::Context;
+pub(crate) use super::context::{RangePrefix, parse_prefix};
 use super::problem::State;
 use crate::system::input::RegularFile;
 use crate::words::units::{counted, number_in};
@@ -239,7 +241,7 @@ impl RangeBlock {
     }
 
     /// Loads the filter for probing, with its own hash unless that is secret, and with the prefix of the command line.
-    pub(crate) fn load(&self, context: &super::open::Context) -> Result<RangeFilter<Bytes>, BlockError> {
+    pub(crate) fn load(&self, context: &Context) -> Result<RangeFilter<Bytes>, BlockError> {
         let secret = context.secret.as_ref();
         // If the hash is unknown, loading reports that.
         let hasher = hasher_of(self.info.hash, secret).unwrap_or_else(|_| secret.cloned().unwrap_or_default());
@@ -263,72 +265,4 @@ pub(crate) fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result
         expected: secret.map_or_else(HashIdentity::default, KeyHasher::identity),
         got,
     })
-}
-
-/// The key prefix that each range lies within.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RangePrefix {
-    /// The first bytes.
-    Bytes(usize),
-    /// All bytes up to and including the first byte of this value.
-    EndsWith(u8),
-}
-
-/// Parses a number of bytes, or the byte that ends the prefix.
-pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
-    let expected =
-        || format!("expected a number of bytes, a byte that is no digit, or 0x and its two digits, got '{text}'");
-    if let Some(digits) = text.strip_prefix("0x") {
-        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2);
-        return byte.map(RangePrefix::EndsWith).ok_or_else(expected);
-    }
-    match *text.as_bytes() {
-        // A digit is a number of bytes. The byte of the digit 8 is 0x38.
-        [byte] if byte.is_ascii() && !byte.is_ascii_digit() => Ok(RangePrefix::EndsWith(byte)),
-        _ => {
-            let bytes = number_in::<u16>(1..=u64::from(u16::MAX))(text).map_err(|_| expected())?;
-            Ok(RangePrefix::Bytes(bytes.into()))
-        }
-    }
-}
-
-impl fmt::Display for RangePrefix {
-    /// Formats the prefix as a value of `--range-prefix`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Bytes(bytes) => write!(f, "{bytes}"),
-            Self::EndsWith(byte) => write!(f, "{byte:#04x}"),
-        }
-    }
-}
-
-impl RangePrefix {
-    pub(crate) fn in_words(self) -> String {
-        match self {
-            Self::Bytes(bytes) => counted(bytes as u64, "byte"),
-            Self::EndsWith(byte) => format!("up to the first byte {byte:#04x}"),
-        }
-    }
-
-    pub(crate) fn extractor(self) -> Arc<dyn KeyExtractor> {
-        match self {
-            Self::Bytes(bytes) => Arc::new(FixedPrefix::new(bytes)),
-            Self::EndsWith(byte) => Arc::new(DelimitedPrefix::new(byte)),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_is_a_number_of_bytes_or_the_byte_that_ends_it() {
-        assert_eq!(parse_prefix("8"), Ok(RangePrefix::Bytes(8)));
-        assert_eq!(parse_prefix(":"), Ok(RangePrefix::EndsWith(b':')));
-        assert_eq!(parse_prefix("0x38"), Ok(RangePrefix::EndsWith(b'8')));
-        for text in ["", "0", "-1", "::", "0x1", "0x123", "é", "1000000"] {
-            assert!(parse_prefix(text).is_err(), "{text}");
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Files: which ones a command is about, what they are, and how they are opened and replaced.
 
 pub(crate) mod blocks;
+pub(crate) mod context;
 pub(crate) mod database;
 pub(crate) mod key_list;
 pub(crate) mod look;

@@ -12,6 +12,7 @@ use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem, Table, TableOptions};
 
 use super::blocks::{Container, RangeBlock, RangePrefix, Sidecar, load_index};
+pub(crate) use super::context::Context;
 use super::database::{Database, Standing, directory_of, is_not_found};
 use super::look::{END_BYTES, Look, look_at, look_at_end, neither};
 use super::map::OpenMap;
@@ -20,41 +21,6 @@ use super::walk::Found;
 use crate::print::words;
 use crate::system::input::{self, RegularFile};
 use crate::system::progress::ReadProgress;
-
-/// What the command line says about files before they are read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
-    pub(crate) secret: Option<KeyHasher>,
-    /// The database's comparator, for tables that do not describe it fully.
-    pub(crate) comparator: Option<String>,
-    /// Prefix of the range filters to be probed.
-    pub(crate) range_prefix: Option<RangePrefix>,
-    /// Whether filters without a checksum are used.
-    pub(crate) unchecked_filters: bool,
-    /// Advanced by each read.
-    pub(crate) progress: Option<ReadProgress>,
-}
-
-impl Context {
-    pub(crate) fn with_progress(&self, progress: ReadProgress) -> Self {
-        Self { progress: Some(progress), ..self.clone() }
-    }
-
-    /// Returns the options for tables of this library: with the secret seed, or else with the hash that each records.
-    pub(crate) fn table_options(&self) -> TableOptions {
-        let mut options = TableOptions::default();
-        if let Some(hasher) = &self.secret {
-            options = options.with_hasher(hasher.clone());
-        }
-        if let Some(progress) = &self.progress {
-            options = options.with_file_system(Arc::new(progress.clone()));
-        }
-        if let Some(prefix) = self.range_prefix {
-            options = options.with_range_extractor(prefix.extractor());
-        }
-        options
-    }
-}
 
 /// A file whose frame is sound; its contents may be damaged.
 pub(crate) struct Opened {
