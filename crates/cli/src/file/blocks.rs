@@ -1,15 +1,10 @@
 //! Filters without their table: partitioned filters, range filters, and sidecars.
 
-use core::fmt;
 use core::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{
-    BlockError, DelimitedPrefix, FileId, FilterBlock, FixedPrefix, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
-    LoadContext,
-};
+use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, KeyHasher, LoadContext};
 use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionIndex, TableIdentity, sidecar_path};
 use sstfilter_table::{Table, TablePart};
@@ -18,7 +13,6 @@ use super::context::Context;
 pub(crate) use super::context::{RangePrefix, parse_prefix};
 use super::problem::State;
 use crate::system::input::RegularFile;
-use crate::words::units::{counted, number_in};
 
 /// All partitions of a filter; each is a block or the reason why it cannot be probed.
 pub(crate) struct Partitions<'a> {

@@ -1,17 +1,16 @@
 //! Opens any file that the program can read. Nothing else does.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
-use sstfilter::{BlockError, FilterBlock, KeyHasher, RandomAccess};
+use sstfilter::{BlockError, FilterBlock, RandomAccess};
 use sstfilter_interop::{Engine, Error, ForeignTable as EngineTable};
 use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem, Table, TableOptions};
 
-use super::blocks::{Container, RangeBlock, RangePrefix, Sidecar, load_index};
+use super::blocks::{Container, RangeBlock, Sidecar, load_index};
 pub(crate) use super::context::Context;
 use super::database::{Database, Standing, directory_of, is_not_found};
 use super::look::{END_BYTES, Look, look_at, look_at_end, neither};
@@ -20,7 +19,6 @@ use super::problem::{Problem, State};
 use super::walk::Found;
 use crate::print::words;
 use crate::system::input::{self, RegularFile};
-use crate::system::progress::ReadProgress;
 
 /// A file whose frame is sound; its contents may be damaged.
 pub(crate) struct Opened {
