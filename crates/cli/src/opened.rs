@@ -90,7 +90,7 @@ impl Opened {
                 Ok(Self::Foreign(Box::new(table?.0)))
             }
             Look::Map => Err(files::is_a_map(path)),
-            Look::Neither => bail!("{}: {}", input::name(path), files::neither(path)),
+            Look::Layers | Look::Neither => bail!("{}: {}", input::name(path), files::neither(path)),
         }
     }
 }

@@ -189,7 +189,7 @@ impl<'a> Rebuild<'a> {
     fn open(&self, path: &Path) -> anyhow::Result<Table> {
         match files::look_at(path)? {
             Look::Foreign(engine) => bail!("is a table of {}: expected one of sstfilter", engine.name()),
-            Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
+            Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Layers | Look::Sidecar => {
                 bail!("is a filter: expected a table")
             }
             Look::Map => return Err(files::is_a_map(path)),

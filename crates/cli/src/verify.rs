@@ -130,11 +130,11 @@ impl FileVerdict {
             Ok(Look::Sidecar) => verdict.verify_sidecar(path, reading),
             Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
             Ok(Look::Map) => return Self::unreadable(path, &files::is_a_map(path)),
-            Ok(Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
+            Ok(Look::Layers | Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
                 verdict.problems.push(files::neither(path));
             }
             // A pipe named like a table ends up here: the table's reader refuses it instead of waiting for it.
-            Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.of_tables()) {
+            Ok(Look::Table | Look::Layers | Look::Neither) => match files::open_table(path, reading.of_tables()) {
                 Err(problem) => match problem.downcast_ref() {
                     Some(problem) => verdict.add(problem),
                     None => return Self::unreadable(path, &problem),

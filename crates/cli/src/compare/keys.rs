@@ -296,7 +296,7 @@ impl Source {
             }
             Look::Map => Err(files::is_a_map(path)),
             // Files of keys have no magic number, so any other file may be one.
-            Look::Neither => Ok(Self::Lines(path.to_owned())),
+            Look::Layers | Look::Neither => Ok(Self::Lines(path.to_owned())),
         }
     }
 

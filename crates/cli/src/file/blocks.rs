@@ -1,10 +1,14 @@
-//! Filters without their table: partitioned filters, range filters, and sidecars.
+//! Filters without their table: partitioned filters, range filters, layers, and sidecars.
 
 use core::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
-use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, KeyHasher, LoadContext};
+use sstfilter::layers::{Growth, Late, LayeredFilter, LayersHealth, Part, Rotating, Scalable};
+use sstfilter::{
+    BlockError, FileId, FilterBlock, FilterError, HashIdentity, KeyHash, KeyHasher, LoadContext, RegisterBlockedBloom,
+    StandardBloom,
+};
 use sstfilter_range::{RangeContext, RangeFilter, RangeInfo};
 use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionIndex, TableIdentity, sidecar_path};
 use sstfilter_table::{Table, TablePart};
@@ -208,6 +212,88 @@ impl Sidecar {
     /// Returns the partitioned filter, if there is one.
     pub(crate) fn container(&self) -> Result<Option<Container>, FilterProblem> {
         self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
+    }
+}
+
+/// Filters of one hash that answer as one.
+pub(crate) struct Layers {
+    /// How they grow: `late keys`, `scalable` or `rotating`.
+    pub(crate) growth: &'static str,
+    pub(crate) hash: HashIdentity,
+    /// The file that late keys are bound to.
+    pub(crate) file: Option<FileId>,
+    filter: Box<dyn Growing>,
+}
+
+/// Layers of any kind and growth.
+trait Growing {
+    fn may_contain(&self, hash: KeyHash) -> bool;
+    fn health(&self) -> LayersHealth;
+}
+
+impl<P: Part, G: Growth> Growing for LayeredFilter<P, G> {
+    fn may_contain(&self, hash: KeyHash) -> bool {
+        self.contains(hash)
+    }
+
+    fn health(&self) -> LayersHealth {
+        self.health()
+    }
+}
+
+type LoadLayers = fn(&Bytes, LoadContext<'_>) -> Result<Box<dyn Growing>, FilterError>;
+
+fn load_layers<P: Part + 'static, G: Growth + 'static>(
+    bytes: &Bytes,
+    context: LoadContext<'_>,
+) -> Result<Box<dyn Growing>, FilterError> {
+    Ok(Box::new(LayeredFilter::<P, G>::from_bytes(bytes.clone(), context)?))
+}
+
+impl Layers {
+    const LOADS: [(&str, LoadLayers); 6] = [
+        ("late keys", load_layers::<StandardBloom, Late>),
+        ("scalable", load_layers::<StandardBloom, Scalable>),
+        ("rotating", load_layers::<StandardBloom, Rotating>),
+        ("late keys", load_layers::<RegisterBlockedBloom, Late>),
+        ("scalable", load_layers::<RegisterBlockedBloom, Scalable>),
+        ("rotating", load_layers::<RegisterBlockedBloom, Rotating>),
+    ];
+
+    /// Loads layers of any growth, kind, hash and file, and verifies all of their bytes.
+    pub(crate) fn load(bytes: &Bytes) -> Result<Self, BlockError> {
+        let mut errors = Vec::new();
+        for (growth, load) in Self::LOADS {
+            match Self::load_as(bytes, growth, load) {
+                Err(error) => errors.push(error),
+                loaded => return loaded,
+            }
+        }
+        // Those of the right growth say more.
+        errors.sort_by_key(|error| matches!(error, BlockError::Field { field: "type of layers", .. }));
+        Err(errors.swap_remove(0))
+    }
+
+    fn load_as(bytes: &Bytes, growth: &'static str, load: LoadLayers) -> Result<Self, BlockError> {
+        let (mut hash, mut file) = (HashIdentity::default(), None);
+        // As in `load_index`.
+        loop {
+            match load(bytes, context(hash, file)) {
+                Ok(filter) => return Ok(Self { growth, hash, file, filter }),
+                Err(FilterError::Block(BlockError::HashMismatch { expected, got })) if expected != got => hash = got,
+                Err(FilterError::Block(BlockError::FileMismatch { expected, got })) if expected != got => file = got,
+                Err(FilterError::Block(problem)) => return Err(problem),
+                Err(problem) => return Err(BlockError::Unreadable { reason: problem.to_string() }),
+            }
+        }
+    }
+
+    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    pub(crate) fn health(&self) -> LayersHealth {
+        self.filter.health()
     }
 }
 

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, ensure};
+use bytes::Bytes;
 use sstfilter::{BlockError, FilterBlock, KindId};
 use sstfilter_interop::{Engine, recognize};
 use sstfilter_map::MapIndex;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 
+use super::blocks::Layers;
 use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_ours, table_beside};
 use crate::system::input::{self, RegularFile};
 
@@ -24,6 +26,7 @@ const BLOCK_MAGIC: &[u8] = b"SF";
 const PARTITIONS_MAGIC: &[u8] = b"SP";
 const MAP_MAGIC: &[u8] = b"SM";
 const SIDECAR_MAGIC: &[u8] = b"SC";
+const LAYERS_MAGIC: &[u8] = b"ST";
 
 /// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str =
@@ -44,6 +47,8 @@ pub(crate) enum Look {
     RangeFilter,
     /// A partitioned filter without a table.
     Partitions,
+    /// Several filters of one hash that answer as one, without a table.
+    Layers,
     /// A file of filters made for one table.
     Sidecar,
     /// A file map.
@@ -119,6 +124,14 @@ fn has_checksum(look: Look, end: &[u8]) -> bool {
                 | BlockError::TrailerChecksum { .. })
         ),
         Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
+        // Errors of a field and of the checksum come before those of what the checksum covers.
+        Look::Layers => !matches!(
+            Layers::load(&Bytes::copy_from_slice(end)),
+            Err(BlockError::TooShort { .. }
+                | BlockError::Version { .. }
+                | BlockError::Field { .. }
+                | BlockError::TrailerChecksum { .. })
+        ),
         Look::Map => MapIndex::end_bytes(end).is_ok(),
         Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
         // The footer's checksum is in its bytes 52 to 55, behind what it covers.
@@ -142,6 +155,8 @@ fn look_at_magic(tail: &[u8]) -> Look {
         if last[KIND_AT] == KindId::RANGE.code() { Look::RangeFilter } else { Look::FilterBlock }
     } else if last[26..28] == *PARTITIONS_MAGIC {
         Look::Partitions
+    } else if last[26..28] == *LAYERS_MAGIC {
+        Look::Layers
     } else if last[26..28] == *MAP_MAGIC {
         Look::Map
     } else {

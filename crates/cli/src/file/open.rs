@@ -10,7 +10,7 @@ use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 use sstfilter_table::{FileSystem, LocalFileSystem, Table, TableOptions};
 
-use super::blocks::{Container, RangeBlock, Sidecar, load_index};
+use super::blocks::{Container, Layers, RangeBlock, Sidecar, load_index};
 pub(crate) use super::context::Context;
 use super::database::{Database, Standing, directory_of, is_not_found};
 use super::look::{END_BYTES, Look, look_at, look_at_end, neither};
@@ -39,6 +39,8 @@ pub(crate) enum Body {
     Partitions(Box<Container>),
     /// The block of a range filter. Its payload has not been verified.
     Ranges(Box<RangeBlock>),
+    /// Filters that answer as one. All of their bytes have been verified.
+    Layers(Box<Layers>),
     /// Filters of one table.
     Sidecar(Box<Sidecar>),
     Map(Box<OpenMap>),
@@ -137,6 +139,9 @@ fn body_of(path: &Path, found: &Found, context: &Context) -> Result<(u64, Body),
             let container = container.context("the end of a partitioned filter is cut short").with_context(name)?;
             Body::Partitions(Box::new(container))
         }
+        Look::Layers => {
+            Body::Layers(Box::new(Layers::load(&bytes()?).map_err(anyhow::Error::from).with_context(name)?))
+        }
         Look::Sidecar => Body::Sidecar(Box::new(Sidecar::new(bytes()?).with_context(name)?)),
         Look::Map => Body::Map(Box::new(OpenMap::open(path)?)),
         Look::Neither => return Err(Problem::new(State::Damaged, anyhow!("{}: {}", name(), neither(path)))),
@@ -184,7 +189,7 @@ pub(crate) fn ensure_own_table(path: &Path) -> anyhow::Result<()> {
             bail!("{}: expected a table of sstfilter, got one of {}: {advice}", input::name(path), engine.name())
         }
         Look::Map => "a file map",
-        Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => "a filter",
+        Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Layers | Look::Sidecar => "a filter",
     };
     bail!("{}: expected a table, got {what}", input::name(path))
 }
@@ -260,6 +265,7 @@ fn claimed_bytes(path: &Path, file: &RegularFile) -> anyhow::Result<u64> {
     match look_at_end(path, &end) {
         Look::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
         Look::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
+        Look::Layers => claimed_by_block(Layers::load(&end).map(drop), &end),
         Look::Partitions => {
             let tail = file.end(PartitionIndex::tail_bytes(&end)?)?;
             Ok(load_index(&tail)?.container_bytes())

@@ -346,7 +346,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
         Look::Map => Err(files::is_a_map(path)),
-        Look::Neither => bail!("{}", files::neither(path)),
+        Look::Layers | Look::Neither => bail!("{}", files::neither(path)),
     }
 }
 
