@@ -29,8 +29,8 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 ///   [`KeyParts`](sstfilter::KeyParts) is better.
 ///
 /// "Near a key" means in the key's cell, which at 1 % is 1/2^15 of the span of a segment's keys. docs/format/ranges.md
-/// derives the rates, and `sstfilter advise --ranges` measures both maps on your keys. The figure that counts is how
-/// often scans find nothing in files that the filter did not skip, which the views of `sstfilter-store` count.
+/// derives the rates, and `sstfilter compare --range-length` measures both maps on your keys. The figure that counts is
+/// how often scans find nothing in files that the filter did not skip, which the views of `sstfilter-store` count.
 ///
 /// A file may have one filter of each map, as two blocks.
 ///
