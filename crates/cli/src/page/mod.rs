@@ -4,20 +4,9 @@ use sstfilter_charts::Align;
 
 use crate::output::Column;
 use crate::print::html::cells;
-pub(crate) use crate::print::html::{bullets, details, document, escaped, figure, list, paragraph, section};
-
-/// Returns the title, an introduction and facts by name. The first fact gets twice the space.
-pub(crate) fn head(title: &str, lead: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> String {
-    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
-    let facts: String = facts.into_iter().map(fact).collect();
-    format!("<h1>{}</h1><p class=\"lead\">{}</p><dl class=\"facts\">{facts}</dl>", escaped(title), escaped(lead))
-}
-
-/// Returns links to sections by their identifiers.
-pub(crate) fn links<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let link = |(id, name)| format!("<a href=\"#{id}\">{name}</a>");
-    format!("<nav>{}</nav>", sections.into_iter().map(link).collect::<String>())
-}
+pub(crate) use crate::print::html::{
+    bullets, details, document, escaped, figure, head, links, list, paragraph, section,
+};
 
 /// Returns a table of `rows`. The first column names the subject of the figures in the others.
 pub(crate) fn table<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> String {

@@ -18,6 +18,19 @@ pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
     )
 }
 
+/// Returns the title, an introduction and facts by name. The first fact gets twice the space.
+pub(crate) fn head(title: &str, lead: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
+    let facts: String = facts.into_iter().map(fact).collect();
+    format!("<h1>{}</h1><p class=\"lead\">{}</p><dl class=\"facts\">{facts}</dl>", escaped(title), escaped(lead))
+}
+
+/// Returns links to sections by their identifiers.
+pub(crate) fn links<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let link = |(id, name)| format!("<a href=\"#{id}\">{name}</a>");
+    format!("<nav>{}</nav>", sections.into_iter().map(link).collect::<String>())
+}
+
 /// Returns a record: its facts, tables and lists.
 #[cfg_attr(not(test), expect(dead_code, reason = "the commands that write pages move to it one by one"))]
 pub(crate) fn whole(record: &dyn Record, extent: Extent) -> String {

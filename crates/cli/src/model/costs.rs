@@ -1,0 +1,136 @@
+//! What the filters of tables cost, and what those of other policies would cost for the same tables.
+
+use sstfilter::kind::RibbonKind;
+use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
+
+use super::file::FileReport;
+use crate::file::problem::State;
+use crate::print::record;
+use crate::print::types::{Bits, Bytes, Rate};
+use crate::words::units::brief_percent;
+
+/// Bytes that binding a block to its file adds.
+const BINDING_BYTES: u64 = 8;
+
+record! {
+    /// The cost of filters for all tables.
+    pub(crate) struct Cost {
+        /// the present filters, or a policy of sstfilter and what it keeps of them
+        pub(crate) choice: String [row],
+        pub(crate) filter_bytes: Bytes [row],
+        pub(crate) bits_per_key: Bits [row],
+        pub(crate) mean_fpr: Rate [row],
+        /// share of the present bytes that the filters save; negative if they take more
+        pub(crate) saved_share: Rate [row],
+        /// filters that stay as they are, because the policy has none of this rate or size
+        pub(crate) kept_filters: u64 [json],
+    }
+}
+
+/// The filter that readers use for a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableFilter {
+    pub(crate) keys: u64,
+    pub(crate) bytes: u64,
+    pub(crate) fpr: f64,
+}
+
+/// What other filters keep of the present ones.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    Rate,
+    Bytes,
+    /// Nothing: an option of the command line names the size or rate.
+    Chosen(Sizing),
+}
+
+/// A policy of the library. The first two differ only in what a size means: for `auto` it is that of a Bloom filter, of
+/// which Ribbon keeps the rate. Both fall back to Bloom for small tables.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Policy {
+    Auto,
+    Ribbon,
+    Bloom,
+}
+
+impl TableFilter {
+    /// Returns the filter of keys that readers use. If its rate does not follow from its shape, it is the observed one.
+    pub(crate) fn of(file: &FileReport) -> Option<Self> {
+        let filter = file.filters.iter().find(|filter| filter.range_rates.is_empty())?;
+        let observed = || file.observed.as_ref()?.observed_fpr;
+        let Rate(fpr) = filter.expected_fpr.or_else(observed)?;
+        let keys = filter.keys.filter(|_| filter.state <= State::Fallback)?;
+        Some(Self { keys, bytes: filter.filter_bytes.0, fpr })
+    }
+
+    fn bits_per_key(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.keys.max(1) as f64
+    }
+
+    /// Returns the filter that a policy would build for the same keys.
+    fn replaced(&self, policy: Policy, goal: Goal) -> Option<Self> {
+        let sizing = match goal {
+            Goal::Chosen(sizing) => sizing,
+            Goal::Rate => Sizing::Rate(FalsePositiveRate::new(self.fpr).ok()?),
+            Goal::Bytes => Sizing::BitsPerKey(BitsPerKey::new(self.bits_per_key()).ok()?),
+        };
+        let configured = match (policy, sizing) {
+            (Policy::Bloom, _) => FixedPolicy::bloom(sizing),
+            (Policy::Auto, Sizing::BitsPerKey(size)) => RibbonKind::same_rate_as_bloom(size).map(FixedPolicy::from),
+            (Policy::Auto | Policy::Ribbon, _) => FixedPolicy::ribbon(sizing),
+        };
+        // As builders do: a table of too few keys for Ribbon gets Bloom.
+        let bloom = || FixedPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok();
+        let plan = configured.ok()?.plan(self.keys, None).ok().or_else(bloom)?;
+        Some(Self { bytes: plan.block_bytes + BINDING_BYTES, fpr: plan.expected_fpr, ..*self })
+    }
+}
+
+impl Cost {
+    /// Returns the cost of the present filters, and those of others. `chosen` is the size or rate that an option names.
+    pub(crate) fn of_each(filters: &[TableFilter], chosen: Option<Sizing>) -> Vec<Self> {
+        if filters.is_empty() {
+            return Vec::new();
+        }
+        let mut goals = vec![(Policy::Ribbon, Goal::Rate), (Policy::Bloom, Goal::Rate)];
+        goals.extend([(Policy::Ribbon, Goal::Bytes), (Policy::Bloom, Goal::Bytes)]);
+        let policies = [Policy::Auto, Policy::Ribbon, Policy::Bloom];
+        goals.extend(chosen.into_iter().flat_map(|sizing| policies.map(|policy| (policy, Goal::Chosen(sizing)))));
+        let now = Self::of("now".to_owned(), filters);
+        let replaced = goals.into_iter().map(|(policy, goal)| now.replaced(filters, policy, goal)).collect();
+        [vec![now.clone()], replaced].concat()
+    }
+
+    pub(crate) fn of(choice: String, filters: &[TableFilter]) -> Self {
+        let bytes = filters.iter().map(|filter| filter.bytes).sum();
+        // Filters without keys have a rate of 0 and not NaN.
+        let keys = filters.iter().map(|filter| filter.keys).sum::<u64>().max(1) as f64;
+        let positives: f64 = filters.iter().map(|filter| filter.fpr * filter.keys as f64).sum();
+        let (bits_per_key, mean_fpr) = (Bits(bytes as f64 * 8.0 / keys), Rate(positives / keys));
+        Self { choice, filter_bytes: Bytes(bytes), bits_per_key, mean_fpr, ..Self::default() }
+    }
+
+    fn replaced(&self, filters: &[TableFilter], policy: Policy, goal: Goal) -> Self {
+        let mut kept_filters = 0;
+        let mut replaced = |filter: &TableFilter| {
+            let other = filter.replaced(policy, goal);
+            kept_filters += u64::from(other.is_none());
+            other.unwrap_or(*filter)
+        };
+        let others: Vec<_> = filters.iter().map(&mut replaced).collect();
+        let goal = match goal {
+            Goal::Rate => "same rate".to_owned(),
+            Goal::Bytes => "same bytes".to_owned(),
+            Goal::Chosen(Sizing::Rate(rate)) => format!("rate of {}", brief_percent(rate.get())),
+            Goal::Chosen(sizing) => sizing.to_string(),
+        };
+        let policy = match policy {
+            Policy::Auto => "auto",
+            Policy::Ribbon => "ribbon",
+            Policy::Bloom => "bloom",
+        };
+        let cost = Self::of(format!("{policy}, {goal}"), &others);
+        let saved_share = Rate(1.0 - cost.filter_bytes.0 as f64 / self.filter_bytes.0.max(1) as f64);
+        Self { saved_share, kept_filters, ..cost }
+    }
+}

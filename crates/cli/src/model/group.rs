@@ -1,0 +1,157 @@
+//! Column families and levels: a lookup reads the tables of one column family, on each of its levels.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::ensure;
+
+use super::costs::{Cost, TableFilter};
+use super::file::FileReport;
+use crate::file::open::Opened;
+use crate::file::problem::State;
+use crate::file::walk::Found;
+use crate::print::record;
+use crate::print::types::{Bits, Bytes, Figure, Rate};
+use crate::words::units::grouped;
+
+/// The files of one column family, or of a store that has none.
+#[derive(Debug)]
+pub(crate) struct Family<T> {
+    pub(crate) database: Option<PathBuf>,
+    pub(crate) name: Option<String>,
+    pub(crate) files: Vec<T>,
+}
+
+/// The database and the column family of a file.
+pub(crate) type Place = (Option<PathBuf>, Option<String>);
+
+/// Returns the place of a file that was opened.
+pub(crate) fn place_of(opened: &Opened) -> Place {
+    (opened.found.database.as_ref().map(|database| database.directory.clone()), opened.family())
+}
+
+impl<T> Family<T> {
+    /// Sorts files into families. A file of an unknown family belongs to the only one of its database.
+    pub(crate) fn of_each(files: impl IntoIterator<Item = (Place, T)>) -> Vec<Self> {
+        let mut families = BTreeMap::<Place, Vec<T>>::new();
+        for (place, file) in files {
+            families.entry(place).or_default().push(file);
+        }
+        let unknown: Vec<_> = families.keys().filter(|(_, name)| name.is_none()).cloned().collect();
+        for place in unknown {
+            let of_database = |(database, name): &&Place| *database == place.0 && name.is_some();
+            let named: Vec<_> = families.keys().filter(of_database).cloned().collect();
+            if let [only] = &named[..] {
+                let files = families.remove(&place).unwrap_or_default();
+                families.entry(only.clone()).or_default().extend(files);
+            }
+        }
+        families.into_iter().map(|((database, name), files)| Self { database, name, files }).collect()
+    }
+
+    /// Keeps the families of this name, if one is passed with `--family`.
+    pub(crate) fn chosen(families: Vec<Self>, name: Option<&str>) -> anyhow::Result<Vec<Self>> {
+        let Some(name) = name else { return Ok(families) };
+        let names = Self::names(&families);
+        let chosen: Vec<_> = families.into_iter().filter(|family| family.name.as_deref() == Some(name)).collect();
+        ensure!(!chosen.is_empty(), "--family {name}: expected a column family of the tables, which are {names}");
+        Ok(chosen)
+    }
+
+    /// Fails if there are several: `why` says for what one is needed.
+    pub(crate) fn ensure_one(families: &[Self], why: &str) -> anyhow::Result<()> {
+        let names = Self::names(families);
+        ensure!(families.len() < 2, "{why}, but the tables are of several ({names}): choose one with --family");
+        Ok(())
+    }
+
+    fn names(families: &[Self]) -> String {
+        let names: Vec<_> = families.iter().map(|family| family.name.as_deref().unwrap_or("of no family")).collect();
+        names.join(", ")
+    }
+}
+
+/// A table, and how many lookups of absent keys read it.
+#[derive(Debug)]
+pub(crate) struct Surveyed {
+    pub(crate) found: Found,
+    pub(crate) report: FileReport,
+    pub(crate) reads: u64,
+    /// Those of the reads that no usable filter could have prevented.
+    pub(crate) unfiltered_reads: u64,
+    /// Whether the absent keys cannot measure the filter, so that its reads are not counted.
+    pub(crate) is_unmeasured: bool,
+}
+
+record! {
+    /// Tables of one level, or of all levels, and their filters of keys.
+    pub(crate) struct Figures {
+        pub(crate) level: Option<u32> [row],
+        pub(crate) tables: u64 [row],
+        /// bytes of all tables
+        pub(crate) table_bytes: Bytes [row],
+        /// tables in a state that is worse than that of a fallback
+        pub(crate) bad_tables: u64 [row],
+        /// tables with a filter of another kind than requested
+        pub(crate) fallback_tables: u64,
+        /// tables with range tombstones: each lookup within their bounds reads them
+        pub(crate) range_tombstone_tables: u64,
+        pub(crate) entries: Option<u64> [row],
+        pub(crate) keys: u64,
+        pub(crate) filter_bytes: Bytes [row],
+        pub(crate) bits_per_key: Option<Bits> [row],
+        pub(crate) mean_fpr: Option<Rate> [row],
+        /// tables that a lookup of an absent key reads although they do not have it
+        pub(crate) useless_reads: Option<Figure> [row],
+        /// the part of `useless_reads` in tables whose filter is missing or cannot be used
+        pub(crate) unfiltered_reads: Option<Figure>,
+        /// tables that `useless_reads` leaves out, because their filters hold no whole keys and the absent keys are made up
+        pub(crate) unmeasured_tables: u64,
+        /// kinds of filters, and the numbers of their tables
+        pub(crate) kinds: String [row],
+    }
+}
+
+impl Figures {
+    /// Returns the figures of all tables, and those of each level, of which an unknown one comes first.
+    pub(crate) fn of_each(files: &[Surveyed], absent_keys: u64) -> (Self, Vec<Self>) {
+        let mut levels = BTreeMap::<Option<u32>, Vec<&Surveyed>>::new();
+        for file in files {
+            levels.entry(file.report.place.level).or_default().push(file);
+        }
+        let levels = levels.into_iter().map(|(level, files)| Self { level, ..Self::of(&files, absent_keys) });
+        (Self::of(&files.iter().collect::<Vec<_>>(), absent_keys), levels.collect())
+    }
+
+    fn of(files: &[&Surveyed], absent_keys: u64) -> Self {
+        let count = |is: &dyn Fn(&Surveyed) -> bool| files.iter().filter(|file| is(file)).count() as u64;
+        let sum = |of: fn(&Surveyed) -> u64| files.iter().map(|file| of(file)).sum::<u64>();
+        let per_key = |reads: u64| (absent_keys > 0).then(|| Figure(reads as f64 / absent_keys as f64));
+        let filters: Vec<_> = files.iter().filter_map(|file| TableFilter::of(&file.report)).collect();
+        let cost = Cost::of(String::new(), &filters);
+        let mut kinds = BTreeMap::<&str, u64>::new();
+        for file in files {
+            *kinds.entry(file.report.filters.first().map_or("none", |filter| &filter.kind)).or_default() += 1;
+        }
+        let kinds: Vec<_> = kinds.into_iter().map(|(kind, tables)| format!("{kind} ({})", grouped(tables))).collect();
+        let has_range_tombstones = |file: &Surveyed| file.report.contents.has_range_tombstones == Some(true);
+        let entries = files.iter().filter_map(|file| file.report.contents.entries);
+        Self {
+            level: None,
+            tables: files.len() as u64,
+            table_bytes: Bytes(sum(|file| file.report.bytes.0)),
+            bad_tables: count(&|file| file.report.state > State::Fallback),
+            fallback_tables: count(&|file| file.report.state == State::Fallback),
+            range_tombstone_tables: count(&has_range_tombstones),
+            entries: entries.reduce(|sum, entries| sum + entries),
+            keys: filters.iter().map(|filter| filter.keys).sum(),
+            filter_bytes: cost.filter_bytes,
+            bits_per_key: (!filters.is_empty()).then_some(cost.bits_per_key),
+            mean_fpr: (!filters.is_empty()).then_some(cost.mean_fpr),
+            useless_reads: per_key(sum(|file| file.reads)),
+            unfiltered_reads: per_key(sum(|file| file.unfiltered_reads)),
+            unmeasured_tables: count(&|file| file.is_unmeasured),
+            kinds: kinds.join(", "),
+        }
+    }
+}
