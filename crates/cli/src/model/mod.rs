@@ -1,5 +1,6 @@
 //! What is known about a file, whatever it is.
 
+pub(crate) mod absent;
 pub(crate) mod costs;
 pub(crate) mod file;
 pub(crate) mod group;

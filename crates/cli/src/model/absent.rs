@@ -1,0 +1,129 @@
+//! Keys that no table has, on which filters are measured: those of a file, or keys made from stored ones.
+
+use core::ops::ControlFlow;
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::bail;
+
+use super::keys::for_each_key;
+use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::open::Opened;
+use crate::system::input;
+use crate::words::escape::hex;
+use crate::words::units::{counted, grouped};
+
+/// Maximum number of keys that are made. At a rate of 1 % on each of seven levels, they measure it to about a tenth of
+/// itself.
+const MADE_KEYS: usize = 50_000;
+
+/// Maximum bytes of the keys that are made, because a key may have megabytes.
+const MADE_BYTES: usize = 64 << 20;
+
+/// Bytes that make a stored key an absent one.
+const SUFFIX: [u8; 2] = *b"\xff\xa5";
+
+/// Keys are stored ones, and not absent, if far more pass the filter than should.
+const SUSPICIOUS: f64 = 10.0;
+
+/// The rate that is expected of a filter whose shape does not tell it.
+const USUAL_FPR: f64 = 0.05;
+
+/// Number of keys that are looked up in a table.
+const SAMPLED: usize = 100;
+
+/// Keys that no table has.
+#[derive(Debug)]
+pub(crate) struct AbsentKeys {
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// Where the keys are from, as a clause.
+    pub(crate) from: String,
+    /// Whether they are made from stored keys. Such keys cannot measure filters of prefixes, which they share.
+    pub(crate) is_made: bool,
+}
+
+impl AbsentKeys {
+    /// Reads the file of `--absent`.
+    pub(crate) fn given(path: &Path, format: KeysFormat) -> anyhow::Result<Self> {
+        let lines = KeyLines::read(path, format, "--absent")?;
+        let keys: Vec<_> = lines.iter().map(|(key, _)| key.to_vec()).collect();
+        let count = counted(keys.len() as u64, "key");
+        Ok(Self { keys, from: format!("{count} of {} (--absent)", input::name(path)), is_made: false })
+    }
+
+    /// Joins keys that [`Maker`] made.
+    pub(crate) fn made(keys: impl IntoIterator<Item = Vec<u8>>, maker: Maker) -> Self {
+        let mut keys: Vec<_> = keys.into_iter().collect();
+        // Overlapping tables may have the same key, which counts once.
+        keys.sort_unstable();
+        keys.dedup();
+        let from = match keys.len() as u64 {
+            0 => "none, because none could be made from stored keys: pass some with --absent".to_owned(),
+            made => format!(
+                "{} made from stored ones: up to {} of each table, from its smallest key on, with two bytes ({}) added",
+                counted(made, "key"),
+                grouped(maker.max_keys as u64),
+                hex(&SUFFIX)
+            ),
+        };
+        Self { keys, from, is_made: true }
+    }
+
+    /// Fails if `keys`, which the filter of a table let through at the rate `observed`, are stored in the table.
+    pub(crate) fn ensure_absent(
+        keys: &[&[u8]],
+        opened: &Opened,
+        observed: f64,
+        expected: Option<f64>,
+    ) -> anyhow::Result<()> {
+        if observed <= SUSPICIOUS * expected.unwrap_or(USUAL_FPR) {
+            return Ok(());
+        }
+        let sample: HashSet<&[u8]> = keys.iter().step_by(keys.len().div_ceil(SAMPLED)).copied().collect();
+        let mut stored = HashSet::<&[u8]>::new();
+        // A table whose keys cannot be read does not show that they are stored.
+        let _ = for_each_key(opened, &mut |key| {
+            stored.extend(sample.get(key));
+            ControlFlow::Continue(())
+        });
+        if stored.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "--absent: expected keys that no table has, got stored ones: {} of {} that pass the filter of {}",
+            stored.len(),
+            counted(sample.len() as u64, "key"),
+            input::name(&opened.found.path)
+        )
+    }
+}
+
+/// Makes absent keys from the first keys of tables: reading all keys would take as long as `verify`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maker {
+    max_keys: usize,
+    max_bytes: usize,
+}
+
+impl Maker {
+    /// Returns a maker that takes as many keys from each of so many tables, so that each level is measured.
+    pub(crate) fn for_tables(tables: usize) -> Self {
+        let tables = tables.max(1);
+        Self { max_keys: MADE_KEYS.div_ceil(tables), max_bytes: MADE_BYTES / tables }
+    }
+
+    /// Adds keys that are made from those of a table. Returns the number of its keys if all are read, to be counted.
+    pub(crate) fn make(self, opened: &Opened, is_counting: bool, made: &mut Vec<Vec<u8>>) -> anyhow::Result<u64> {
+        let (mut keys, mut bytes) = (0, 0);
+        for_each_key(opened, &mut |key| {
+            keys += 1;
+            bytes += key.len();
+            let is_enough = keys > self.max_keys as u64 || bytes > self.max_bytes;
+            if !is_enough {
+                made.push([key, &SUFFIX].concat());
+            }
+            if is_enough && !is_counting { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(keys)
+    }
+}
