@@ -1,18 +1,16 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use sstfilter::kind::{self, KindEntry};
-use sstfilter::{AutoPolicy, BitsPerKey, ConfigError, FalsePositiveRate, FilterPolicy, KeyHasher, KindId, Sizing};
-use sstfilter_store::{LevelSize, PartitionCut, PartitionOptions};
-use sstfilter_table::TableOptions;
+use clap::{Arg, ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use sstfilter::kind;
+use sstfilter::{FalsePositiveRate, KindId};
+use sstfilter_store::LevelSize;
 
 use crate::bare::FilterCommand;
 use crate::commands::advise::AdviseCommand;
+use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
 use crate::get::GetArgs;
@@ -20,27 +18,25 @@ use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::map::MapCommand;
 use crate::probe::ProbeArgs;
-use crate::ranges::{RangeFilterArgs, RangePrefix, parse_prefix};
+use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
 use crate::report::ReportArgs;
 use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
-use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio, parse_seed};
+use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio};
 use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    success. Sound filters that cannot be used, damaged filters that a sound sidecar
-       replaces, tables left out because they are not understood, and orphan sidecars are
-       reported, but are not damage
-  1    the answer is no: a key is absent (get), a range is empty (scan), damage was found
-       (inspect, verify, probe, compare, report, advise --tables), a sidecar is of another
-       table (all of these but compare), entries are missing (dump --salvage), a key was
-       lost (demo, compare, map verify), pages of a map are damaged (map probe, verify) or
-       unknown (map merge), a damaged table is left out (map build), no filter meets the
-       need (advise)
-  2    failure: standard error, or the report, says why and what to do
-  130  interrupted (Ctrl-C); 143 after SIGTERM. Tables that a build had completed are whole
+  0    yes. Sound filters that cannot be used, damaged filters that a sound sidecar replaces,
+       tables left out because they are not understood, and orphan sidecars are reported,
+       but are no damage
+  1    no: a key is absent or a range is empty (get), something is damaged, lost or stale,
+       pages of a map are unknown, or no filter meets the need (advise)
+  2    failure: standard error, or the report, says why and what to do. With --json, the
+       object is {\"error\": \"...\"}, unless a report has the problems
+  3    something could not be checked (verify)
+  130  interrupted (Ctrl-C); 143 after SIGTERM. What was completed is whole
   141  the reader of the output went away (sstfilter ... | head)";
 
 /// Heading of the options that every command accepts.
@@ -56,6 +52,14 @@ pub struct Cli {
     /// Print one JSON object instead of text
     #[arg(long, global = true, help_heading = FOR_ALL)]
     pub(crate) json: bool,
+
+    /// Print all items of long lists
+    #[arg(long, global = true, help_heading = FOR_ALL)]
+    pub(crate) all: bool,
+
+    /// Print only findings and totals, and no notes and no progress
+    #[arg(long, global = true, help_heading = FOR_ALL)]
+    pub(crate) quiet: bool,
 
     /// File with the secret seed of the key hash: 8 bytes (a number in little-endian order), or 16 hexadecimal digits
     /// for those bytes
@@ -82,6 +86,24 @@ pub struct Cli {
     /// a line with only a tab is the empty key. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
+}
+
+/// Ends the help of each command.
+const SEE_PROGRAM: &str = "Options of all commands and exit codes: sstfilter --help";
+
+impl Cli {
+    /// Returns the parser. Only the program's help shows the options of all commands, but all commands accept them.
+    pub(crate) fn parser() -> clap::Command {
+        let program = Self::command();
+        let is_global = |option: &&Arg| option.is_global_set();
+        // An option that a command has already is not added to it again.
+        let globals: Vec<_> = program.get_arguments().filter(is_global).map(|option| option.clone().hide(true)).collect();
+        program.mut_subcommands(|command| with_hidden(command, &globals))
+    }
+}
+
+fn with_hidden(command: clap::Command, globals: &[Arg]) -> clap::Command {
+    command.mut_subcommands(|command| with_hidden(command, globals)).args(globals).after_help(SEE_PROGRAM)
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,81 +203,8 @@ pub(crate) struct BuildArgs {
     pub(crate) memory_limit: Option<u64>,
 }
 
-/// The filter to build.
-#[derive(Debug, Args)]
-pub(crate) struct FilterArgs {
-    /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones [default: auto]
-    #[arg(long, value_name = "KIND", value_parser = policy_names())]
-    pub(crate) policy: Option<String>,
-
-    /// False positive rate, between 0 and 1
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
-    pub(crate) fpr: Option<FalsePositiveRate>,
-
-    /// Filter size, 1 to 100 bits per key [default: 10]. For auto, the size of a Bloom filter: large tables get a
-    /// smaller filter with the same false positive rate. Ribbon and Bloom use the size itself; other kinds have
-    /// fixed sizes, and use about the largest that fits
-    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
-    pub(crate) bits_per_key: Option<BitsPerKey>,
-
-    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A rebuilt filter keeps the seed
-    /// of its table
-    #[arg(long, value_name = "S", value_parser = parse_seed)]
-    pub(crate) hash_seed: Option<u64>,
-}
-
-/// How filters are split into partitions.
-#[derive(Debug, Args)]
-pub(crate) struct PartitionArgs {
-    /// Split each filter into partitions of this size, 1K to 1M, so that a lookup reads one partition and not the
-    /// whole filter
-    #[arg(long, value_name = "BYTES", value_parser = parse_partition_bytes)]
-    partition_bytes: Option<u32>,
-
-    /// With --partition-bytes: how keys are assigned to partitions
-    #[arg(long, value_enum, value_name = "CUT", default_value = "key", requires = "partition_bytes")]
-    partition_by: PartitionCutName,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PartitionCutName {
-    /// A partition holds a range of keys
-    Key,
-    /// A partition holds a range of key hashes
-    Hash,
-}
-
-impl PartitionArgs {
-    /// Returns these table options, with a partitioned filter if the command line requests one.
-    pub(crate) fn apply(&self, options: TableOptions) -> anyhow::Result<TableOptions> {
-        let cut = match self.partition_by {
-            PartitionCutName::Key => PartitionCut::KeyRange,
-            PartitionCutName::Hash => PartitionCut::HashRange,
-        };
-        Ok(match self.partition_bytes {
-            Some(bytes) => options.with_partitioned_filter(PartitionOptions::new(cut, bytes)?),
-            None => options,
-        })
-    }
-}
-
-fn parse_partition_bytes(text: &str) -> Result<u32, String> {
-    // A number beyond 32 bits stays too large, and is refused below.
-    let bytes = u32::try_from(parse_bytes(text)?).unwrap_or(u32::MAX);
-    let options = PartitionOptions::new(PartitionCut::KeyRange, bytes);
-    options.map(|options| options.target_bytes()).map_err(|_| format!("expected 1K to 1M, got '{text}'"))
-}
-
-/// The policy that chooses the kind for each table.
-pub(crate) const AUTO: &str = "auto";
-
 /// No policy.
-const NONE: &str = "none";
-
-/// The names of all policies.
-fn policy_names() -> PossibleValuesParser {
-    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
-}
+pub(crate) const NONE: &str = "none";
 
 /// The option `--policy` of a command that can leave filters out.
 fn policy_or_none(policy: Arg) -> Arg {
@@ -269,64 +218,6 @@ fn policy_or_none(policy: Arg) -> Arg {
 /// The names of all kinds.
 fn kind_names() -> PossibleValuesParser {
     PossibleValuesParser::new(kind::all().iter().map(|entry| entry.name))
-}
-
-/// Returns the policy of this name; any name that no kind has is that of `auto`.
-pub(crate) fn policy_named(name: &str, sizing: Sizing) -> Result<Arc<dyn FilterPolicy>, ConfigError> {
-    Ok(match KindEntry::named(name) {
-        Some(entry) => Arc::new(entry.configure(sizing)?),
-        None => Arc::new(AutoPolicy::new(sizing)?),
-    })
-}
-
-impl FilterArgs {
-    /// Returns the policy that the options describe, by default with 10 bits per key.
-    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
-        let (option, sizing) = match self.fpr {
-            Some(rate) => ("--fpr", Sizing::Rate(rate)),
-            None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
-        };
-        let name = self.policy.as_deref().unwrap_or(AUTO);
-        policy_named(name, sizing).with_context(|| if name == AUTO { self.auto_context(option) } else { option.into() })
-    }
-
-    /// Like [`policy`](Self::policy), but `None` for `--policy none`.
-    pub(crate) fn policy_or_none(&self) -> anyhow::Result<Option<Arc<dyn FilterPolicy>>> {
-        if self.policy.as_deref() != Some(NONE) {
-            return self.policy().map(Some);
-        }
-        let is_sized = self.fpr.is_some() || self.bits_per_key.is_some();
-        ensure!(!is_sized, "--policy none: expected no size of filters, got one: leave out --fpr and --bits-per-key");
-        Ok(None)
-    }
-
-    /// Whether no option chooses the filter.
-    pub(crate) fn is_default(&self) -> bool {
-        self.policy.is_none() && self.fpr.is_none() && self.bits_per_key.is_none()
-    }
-
-    /// Explains a message about Ribbon to a user who passed the size of a Bloom filter.
-    fn auto_context(&self, option: &str) -> String {
-        match self.bits_per_key {
-            Some(bits) => format!(
-                "{option} {}: auto builds filters with the rate of a Bloom filter of this size, which is too high for \
-                 Ribbon (pass --policy bloom)",
-                bits.get()
-            ),
-            None => option.to_owned(),
-        }
-    }
-
-    /// Returns the hasher with the secret seed, with the seed of the options, or with the default seed.
-    pub(crate) fn hasher(&self, secret: Option<&KeyHasher>) -> anyhow::Result<KeyHasher> {
-        Ok(chosen_hasher(self.hash_seed, secret)?.unwrap_or_default())
-    }
-}
-
-/// Returns the hasher with the secret seed, or with the seed of an option; `None` if there is neither.
-pub(crate) fn chosen_hasher(seed: Option<u64>, secret: Option<&KeyHasher>) -> anyhow::Result<Option<KeyHasher>> {
-    ensure!(seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
-    Ok(secret.cloned().or_else(|| seed.map(KeyHasher::with_seed)))
 }
 
 #[derive(Debug, Args)]
@@ -444,21 +335,12 @@ fn parse_table_bytes(text: &str) -> Result<u64, String> {
     if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
 }
 
-pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
-    // Quotes the text, not the number: 1e300 prints as 301 digits.
-    let expected = || format!("expected a number from 1 to 100, got '{text}'");
-    let bits: f64 = text.parse().map_err(|_| expected())?;
-    BitsPerKey::new(bits).map_err(|_| expected())
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        Cli::parser().debug_assert();
     }
 }

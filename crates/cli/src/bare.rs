@@ -12,7 +12,7 @@ use sstfilter_range::{RangeInfo, RangePolicy};
 use sstfilter_store::FilterPart;
 use sstfilter_table::TablePart;
 
-use crate::args::FilterArgs;
+use crate::commands::options::FilterArgs;
 use crate::build::report::Choice;
 use crate::input::{self, RegularFile};
 use crate::lines::{KeyLines, KeysFormat};
@@ -94,10 +94,10 @@ pub(crate) fn run(
         FilterCommand::Build(args) => {
             args.target.ensure_free(&args.keys)?;
             ensure!(
-                args.range.is_none() || args.filter.is_default(),
+                args.filter.is_default() || args.range.policy(reading.range_prefix)?.is_none(),
                 "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
             );
-            let made = match args.range.policy(reading.range_prefix.as_ref())? {
+            let made = match args.range.policy(reading.range_prefix)? {
                 Some(policy) => Made::RangeFilter(build_range(args, &policy, format, reading.secret)?),
                 None => Made::Filter(Box::new(build(args, format, reading.secret)?)),
             };

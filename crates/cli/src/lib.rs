@@ -41,7 +41,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::FromArgMatches;
 
 pub use args::Cli;
 use args::{AdviseArgs, Command};
@@ -79,7 +79,7 @@ impl Cli {
     pub fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        Self::try_parse_from(arguments)
+        Self::from_arg_matches(&Self::parser().try_get_matches_from(arguments)?)
     }
 
     /// Returns the options that affect how tables are read, in command line form, each after a blank.
@@ -127,7 +127,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         progress: None,
     };
     let _ = &context;
-    let mut output = Output::new(stdout, cli.json);
+    let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),

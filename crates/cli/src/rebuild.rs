@@ -15,7 +15,7 @@ use sstfilter::{
 use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TableOptions, TablePart};
 
-use crate::args::{AUTO, FilterArgs, PartitionArgs, policy_named};
+use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::build::report::Choice;
 use crate::files::{self, Found, Look};
 use crate::input::RegularFile;
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(O
     let mut reports = Vec::new();
     for table in tables {
         let done = reports.iter().filter(|report: &&TableReport| report.rebuilt.is_some()).count();
-        interrupt::check(|| format!("filters rebuilt: {done}"))?;
+        interrupt::remains(format!("{} rebuilt", units::counted(done as u64, "filter")));
         let bytes = length(&table);
         reports.push(table.map_or_else(|report| report, |path| rebuild.report(&path)));
         progress.inc(bytes);
@@ -144,8 +144,12 @@ impl<'a> Rebuild<'a> {
         let options =
             files::read_options(files::TableReading { secret, ..files::TableReading::default() }).without_sidecars();
         let writing = TableOptions::default().with_context(BuildContext::new(&hasher).with_purpose(Ingest));
+        let writing = match args.partitions.partitions {
+            Some(partitions) => writing.with_partitioned_filter(partitions),
+            None => writing,
+        };
         let policy = if args.filter.is_default() { None } else { Some(args.filter.policy()?) };
-        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, policy, secret, hash_seed })
+        Ok(Self { reading: options, writing, policy, secret, hash_seed })
     }
 
     fn report(&self, path: &Path) -> TableReport {

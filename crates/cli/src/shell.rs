@@ -43,7 +43,7 @@ pub(crate) fn man(args: &ManArgs, output: &mut Output<'_>) -> anyhow::Result<Out
     ensure!(!output.is_json, "--json: the manual page has no JSON form");
     match &args.out {
         Some(directory) => write_pages(directory)?,
-        None => Man::new(Cli::command().disable_help_subcommand(true)).render(output.writer).context(CANNOT_WRITE)?,
+        None => Man::new(Cli::parser().disable_help_subcommand(true)).render(output.writer).context(CANNOT_WRITE)?,
     }
     Ok(Outcome::Yes)
 }
@@ -54,7 +54,7 @@ const MARK: &str = ".\\\" made by sstfilter man\n";
 /// Writes all pages, or none if one would replace a file that this command did not write.
 fn write_pages(directory: &Path) -> anyhow::Result<()> {
     // Without the pages of `help`, which would repeat those of all commands.
-    let mut program = Cli::command().disable_help_subcommand(true);
+    let mut program = Cli::parser().disable_help_subcommand(true);
     program.build();
     let mut pages = Vec::new();
     add_pages(program, &mut pages)?;

@@ -11,7 +11,7 @@ use anyhow::ensure;
 use sstfilter::{BuildContext, BuildPurpose};
 use sstfilter_table::TableOptions;
 
-use crate::args::BuildArgs;
+use crate::args::{BuildArgs, NONE};
 use crate::files::TableReading;
 use crate::interrupt;
 use crate::lines::KeysFormat;
@@ -60,13 +60,21 @@ fn table_options(args: &BuildArgs, reading: TableReading<'_>) -> anyhow::Result<
         None => context,
     };
     let options = TableOptions::default().with_context(context);
-    let options = match args.filter.policy_or_none()? {
-        Some(policy) => options.with_policy(policy),
-        None => options.without_filter(),
+    let options = if args.filter.policy.as_deref() == Some(NONE) {
+        ensure!(
+            !args.filter.is_sized(),
+            "--policy none: expected no size of filters, got one: leave out --fpr and --bits-per-key"
+        );
+        options.without_filter()
+    } else {
+        options.with_policy(args.filter.policy()?)
     };
-    let options = match args.range.policy(reading.range_prefix.as_ref())? {
+    let options = match args.range.policy(reading.range_prefix)? {
         Some(policy) => options.with_range_filter(policy),
         None => options,
     };
-    args.partitions.apply(options)
+    Ok(match args.partitions.partitions {
+        Some(partitions) => options.with_partitioned_filter(partitions),
+        None => options,
+    })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use sstfilter::{BitsPerKey, FalsePositiveRate};
 
-use crate::args::parse_bits_per_key;
+use crate::commands::options::parse_bits_per_key;
 use crate::units::{count_in, parse_fpr};
 use crate::words::escape::shell_word;
 

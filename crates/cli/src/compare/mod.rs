@@ -18,7 +18,7 @@ use sstfilter_charts::{Machine, today};
 
 pub(crate) use args::CompareArgs;
 
-use crate::args::AUTO;
+use crate::commands::options::AUTO;
 use crate::filters::Omission;
 use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;

@@ -8,7 +8,7 @@ use super::charts::{self, FigureOf};
 use super::curves::{Curves, RatePoint};
 use super::rows::Row;
 use super::{Comparison, Footing};
-use crate::args::AUTO;
+use crate::commands::options::AUTO;
 use crate::filters::Omission;
 use crate::output::Column;
 use crate::page::{details, document, figure, links, list, paragraph, section, table, table_of_cells};

@@ -9,7 +9,7 @@ use sstfilter::kind::KindEntry;
 use sstfilter::{AutoPolicy, FilterBlock, KeyHash, MatchBitmap, Sizing};
 
 use super::keys::Workload;
-use crate::args::AUTO;
+use crate::commands::options::AUTO;
 use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::units::{counted, margin, with_margin};
 

@@ -20,7 +20,7 @@ use tempfile::NamedTempFile;
 use super::merge::merge_all;
 use super::sources::{self, Source};
 use super::{Attentive, LayoutArgs, OpenMap, Target, Written, ensure_wanted};
-use crate::args::chosen_hasher;
+use crate::commands::options::chosen_hasher;
 use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;
 use crate::opened::Reading;

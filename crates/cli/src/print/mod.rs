@@ -13,7 +13,7 @@ mod text;
 pub(crate) mod types;
 
 pub use output::Outcome;
-pub(crate) use output::{CANNOT_WRITE, Output, note};
+pub(crate) use output::{CANNOT_WRITE, Output, is_quiet, note};
 pub(crate) use page::{Report, page};
 pub(crate) use record::{Cell, Field, Kind, Printed, Record, Schema, Show, Word, record, words};
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Where results go: standard output, as text or as JSON, and notes to standard error.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::blocks::Extent;
 use super::json::Json;
-use super::record::Record;
+use super::record::{Record, Show};
 use super::text::text;
 use crate::words::escape::{drives_terminal, escaped, escaped_lines};
 
@@ -64,6 +65,13 @@ impl<'a> Output<'a> {
         Self { writer, is_json, extent: Extent::default(), escapes: io::stdout().is_terminal() }
     }
 
+    /// Returns the output with all items of long lists, or with only what is notable.
+    pub(crate) fn with_extent(self, has_all_items: bool, is_quiet: bool) -> Self {
+        IS_QUIET.store(is_quiet, Ordering::Relaxed);
+        let least = if is_quiet { Show::Notable } else { Show::Page };
+        Self { extent: Extent { least, has_all_items }, ..self }
+    }
+
     /// Prints a command's record as one JSON object or as text.
     pub(crate) fn print(&mut self, found: (Outcome, impl Record)) -> anyhow::Result<Outcome> {
         let (outcome, record) = found;
@@ -95,8 +103,18 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Prints a message to standard error.
+/// Whether notes and progress are left out.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// Prints a message to standard error, unless the user wants none.
 pub(crate) fn note(message: &str) {
+    if is_quiet() {
+        return;
+    }
     // A closed standard error must not make the program fail; `eprintln!` would even panic.
     let _ = writeln!(io::stderr(), "{}", escaped_lines(message));
 }

@@ -1,6 +1,5 @@
 //! Range filters on the command line: their blocks, prefixes and policies.
 
-mod args;
 mod fields;
 
 use std::path::Path;
@@ -8,8 +7,8 @@ use std::path::Path;
 use anyhow::Context;
 use sstfilter::BlockError;
 
-pub(crate) use crate::file::blocks::{RangeBlock, RangePrefix, parse_prefix};
-pub(crate) use args::{RangeFilterArgs, with_prefix};
+pub(crate) use crate::commands::options::{RangeFilterArgs, with_prefix};
+pub(crate) use crate::file::blocks::{RangeBlock, RangePrefix};
 pub(crate) use fields::{RangeFields, map_name};
 
 use crate::input;

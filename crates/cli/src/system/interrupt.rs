@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 
-use crate::output::note;
+use crate::print::note;
 
 /// The number of the signal that was received, or 0.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
@@ -23,6 +23,9 @@ static WRITING: Mutex<()> = Mutex::new(());
 
 /// Directories that this process created, the innermost first.
 static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// What the work so far leaves, for the message of an interruption.
+static REMAINS: Mutex<String> = Mutex::new(String::new());
 
 /// The number of a signal. A process that it ends has the exit code 128 + the number.
 type SignalNumber = i32;
@@ -62,6 +65,11 @@ pub(crate) fn check(remains: impl FnOnce() -> String) -> Result<(), Interrupted>
         0 => Ok(()),
         signal => Err(Interrupted { signal, remains: remains() }),
     }
+}
+
+/// Says what `remains` if a signal ends the process from now on.
+pub(crate) fn remains(remains: String) {
+    *REMAINS.lock().unwrap_or_else(PoisonError::into_inner) = remains;
 }
 
 /// Begins the writing of files: until the guard is dropped, only [`check`] stops it.
@@ -136,7 +144,10 @@ fn requested(signal: SignalNumber) {
 
 fn end(made: &[PathBuf], signal: SignalNumber) -> ! {
     remove_empty(made);
-    note("interrupted");
+    match REMAINS.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
+        "" => note("interrupted"),
+        remains => note(&format!("interrupted; {remains}")),
+    }
     process::exit(exit_code(signal).into())
 }
 

@@ -10,7 +10,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, 
 use sstfilter::RandomAccess;
 use sstfilter_table::{FileSystem, LocalFileSystem, WritableFile};
 
-use crate::units;
+use crate::print::is_quiet;
+use crate::words::units;
 
 /// Time that work of many small steps runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -35,8 +36,14 @@ fn bar(total: u64, template: &str) -> ProgressBar {
     bar.with_style(style).with_finish(ProgressFinish::AndClear)
 }
 
+fn show(bar: &ProgressBar) {
+    if !is_quiet() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+}
+
 fn show_now(bar: &ProgressBar) {
-    bar.set_draw_target(ProgressDrawTarget::stderr());
+    show(bar);
     bar.enable_steady_tick(TICK);
 }
 
@@ -141,7 +148,7 @@ impl Progress {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_UPDATE) {
             if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
-                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+                show(&self.bar);
             }
             self.bar.set_position(self.steps);
         }
@@ -160,7 +167,7 @@ impl SharedProgress {
 
     pub(crate) fn advance(&self, units: u64) {
         if self.0.is_hidden() && self.0.elapsed() > PATIENCE {
-            self.0.set_draw_target(ProgressDrawTarget::stderr());
+            show(&self.0);
         }
         self.0.inc(units);
     }

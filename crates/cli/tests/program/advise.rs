@@ -246,7 +246,7 @@ fn few_rows_per_entity_get_hashed_codes_and_the_options_build_them() {
     assert!(rate(0, "independent") < 0.02 && rate(0, "beside") > 0.9, "{advice}");
     assert!(rate(1, "independent") < 0.015 && rate(1, "beside") < 0.015, "{advice}");
     let options = advice["options"].as_str().unwrap();
-    assert_eq!(options, "--range-filter hashed:1024:0.01 --range-integer 8 --range-prefix 8");
+    assert_eq!(options, "--range-filter hashed:1024:0.01:8 --range-prefix 8");
     let (keys, out) = (place.text("keys"), place.text("out"));
     let build = ["filter", "build", "--keys-format", "hex", "--keys", &keys, "--out", &out];
     run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0);

@@ -168,7 +168,7 @@ fn the_keys_of_another_engines_table_are_dumped_and_its_filter_knows_them() {
     let probed = run(&["probe", table, "--keys", &keys, "--keys-format", "hex", "--json"]).expect_code(0).json();
     assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&7.into(), &0.into()));
     let refused = run(&["dump", table, "--json"]).expect_code(2);
-    assert!(refused.stdout.is_empty() && refused.stderr.contains("add --keys-only"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("add --keys-only"), "{}", refused.stderr);
     run(&["filter", "extract", table, "--out", &place.text("x")]).expect_error("is a table of RocksDB");
     assert!(!place.path("x").exists());
 }

@@ -15,7 +15,9 @@ const KEYS: usize = 20_000;
 
 /// One table, whose filter has partitions of 1 KiB.
 fn table(place: &Place, options: &[&str]) -> String {
-    let options = [&["--partition-bytes", "1K"], options].concat();
+    let is_cut = options.contains(&"--partitions");
+    let size: &[&str] = if is_cut { &[] } else { &["--partitions", "1Ki"] };
+    let options = [size, options].concat();
     format!("{}/000001.sst", place.build(KEYS, &options))
 }
 
@@ -88,7 +90,7 @@ fn inspect_groups_partitions_by_kind_and_fallback_reason() {
 fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
     let place = Place::new();
     for (cut, name) in [("key", "key range"), ("hash", "hash range")] {
-        let table = table(&place, &["--policy", "bloom", "--partition-by", cut, "--overwrite"]);
+        let table = table(&place, &["--policy", "bloom", "--partitions", &format!("1Ki:{cut}"), "--overwrite"]);
         assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(name));
         let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(0).json();
         let file = &probed["per_table"][0];
@@ -124,7 +126,7 @@ fn verify_says_how_many_partitions_it_has_checked() {
     assert_eq!((&verified["partitions"], &verified["files"][0]["partitions"]), (partitions, partitions), "{verified}");
     let text = run(&["verify", &table]).expect_code(0).stdout;
     assert!(text.contains(&format!("20,000 entries, {partitions} partitions: 0 damaged")), "{text}");
-    run(&["rebuild", &table, "--partition-bytes", "2K"]).expect_code(0);
+    run(&["rebuild", &table, "--partitions", "2Ki"]).expect_code(0);
     let both = run(&["verify", "--json", &table]).expect_code(0).json();
     assert!(number(&both["partitions"]) > number(partitions), "those of the sidecar, too: {both}");
 }
@@ -220,7 +222,7 @@ fn all_damage_to_a_filter_in_partitions_without_its_table_is_found() {
 fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     let place = Place::new();
     let table = table(&place, &["--policy", "bloom"]);
-    run(&["rebuild", &table, "--partition-bytes", "1K", "--partition-by", "hash"]).expect_code(0);
+    run(&["rebuild", &table, "--partitions", "1Ki:hash"]).expect_code(0);
     let sidecar = format!("{table}.filter");
     assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains("cut by hash range"));
     let probed = run(&["probe", "--json", &sidecar, "--keys", &place.text("keys.tsv")]).expect_code(0).json();
@@ -236,7 +238,7 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
 fn a_damaged_partition_of_a_sidecar_has_one_wording_and_costs_its_own_keys_alone() {
     let place = Place::new();
     let table = table(&place, &["--policy", "bloom"]);
-    run(&["rebuild", &table, "--policy", "bloom", "--partition-bytes", "1K"]).expect_code(0);
+    run(&["rebuild", &table, "--policy", "bloom", "--partitions", "1Ki"]).expect_code(0);
     let (sidecar, absent) = (format!("{table}.filter"), absent(&place));
     // Flips of the payload and of the version; the result is not a newer version.
     let version = fs::read(&sidecar).unwrap().windows(3).position(|bytes| bytes == b"\x21SF").unwrap();
@@ -268,10 +270,8 @@ fn sizes_and_cuts_that_partitions_do_not_have_are_refused() {
     let place = Place::new();
     let out = place.text("tables");
     let build = ["build", "--generate", "10", "--out", &out];
-    for wrong in ["100", "2M", "many", "-1"] {
-        let option = format!("--partition-bytes={wrong}");
-        run(&[&build[..], &[&option]].concat()).expect_error("--partition-bytes");
+    for wrong in ["100", "2M", "many", "-1", "4K:size"] {
+        let option = format!("--partitions={wrong}");
+        run(&[&build[..], &[&option]].concat()).expect_error("--partitions");
     }
-    run(&[&build[..], &["--partition-by", "hash"]].concat()).expect_error("--partition-bytes");
-    run(&[&build[..], &["--partition-bytes", "4K", "--partition-by", "size"]].concat()).expect_error("--partition-by");
 }

@@ -144,7 +144,7 @@ fn a_file_that_cannot_be_probed_may_hold_every_key_and_the_exit_code_says_so() {
 #[test]
 fn a_table_that_is_listed_for_want_of_a_filter_is_marked() {
     let place = Place::new();
-    let out = place.build(8_000, &["--files", "3", "--policy", "bloom", "--partition-bytes", "1K"]);
+    let out = place.build(8_000, &["--files", "3", "--policy", "bloom", "--partitions", "1Ki"]);
     let keys = place.text("keys.tsv");
     // One partition of the first table, and the whole filter of the second.
     let [first, second] = [1, 2].map(|number| format!("{out}/00000{number}.sst"));

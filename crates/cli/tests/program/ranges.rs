@@ -20,7 +20,7 @@ fn block(place: &Place, name: &str, options: &[&str]) -> String {
 }
 
 fn hashed(place: &Place) -> String {
-    block(place, "hashed.filter", &["--range-filter", "hashed:64:0.01", "--range-prefix", ":", "--range-integer", "4"])
+    block(place, "hashed.filter", &["--range-filter", "hashed:64:0.01:4", "--range-prefix", ":"])
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn options_that_make_no_range_filter_are_refused() {
         (&["--range-filter", "hashed:0"], "longest range"),
         (&["--range-filter", "hashed:1e18"], "at most 2^41 units"),
         (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
-        (&["--range-filter", "hashed:8", "--range-integer", "9"], "expected 1 to 8"),
+        (&["--range-filter", "hashed:8:0.01:9"], "expected 1 to 8"),
         (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
     ] {
         run(&[&["filter", "build", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
@@ -146,7 +146,7 @@ fn tables(place: &Place, options: &[&str]) -> String {
     out
 }
 
-const HASHED: [&str; 6] = ["--range-filter", "hashed:64:0.001", "--range-integer", "4", "--range-prefix", ":"];
+const HASHED: [&str; 4] = ["--range-filter", "hashed:64:0.001:4", "--range-prefix", ":"];
 
 #[test]
 fn a_scan_prints_what_is_there_and_says_which_tables_were_skipped_by_what() {

@@ -117,7 +117,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
 fn a_filter_is_rebuilt_in_partitions_of_a_size() {
     let place = Place::new();
     let out = two_tables(&place);
-    run(&["rebuild", &out, "--partition-bytes", "1K"]).expect_code(0);
+    run(&["rebuild", &out, "--partitions", "1Ki"]).expect_code(0);
     run(&["verify", &out]).expect_code(0);
     assert_eq!(run(&["get", &out, "key0042"]).expect_code(0).stdout, "value0042\n");
     let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(0).stdout;
@@ -130,7 +130,7 @@ fn a_filter_is_rebuilt_in_partitions_of_a_size() {
     run(&["verify", &sidecar]).expect_code(0);
     assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains("partitions"));
     for wrong in ["100", "2M", "many"] {
-        run(&["rebuild", &out, "--partition-bytes", wrong]).expect_error("--partition-bytes");
+        run(&["rebuild", &out, "--partitions", wrong]).expect_error("--partitions");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_filter_is_rebuilt_with_the_policy_of_its_table_and_what_is_unknown_is_said(
         assert!((0.0005..=0.001_02).contains(&rate), "{kind}: {rate}");
         assert!(policy.starts_with(&format!("{kind} at 0.")) && policy.ends_with(" % as recorded"), "{policy}");
     }
-    let (_, rate, policy) = rebuilt(&["--policy", "bloom", "--fpr", "0.001", "--partition-bytes", "1K"], false);
+    let (_, rate, policy) = rebuilt(&["--policy", "bloom", "--fpr", "0.001", "--partitions", "1Ki"], false);
     assert!((0.0005..=0.001_3).contains(&rate) && policy.ends_with(" % as recorded"), "{rate}: {policy}");
     let (_, rate, policy) = rebuilt(&["--policy", "none"], false);
     assert!((0.005..0.015).contains(&rate), "{rate}");
@@ -277,7 +277,7 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
 #[test]
 fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
     let place = Place::new();
-    let out = place.build(2_000, &["--range-filter", "hashed:100", "--range-integer", "1", "--range-prefix", "4"]);
+    let out = place.build(2_000, &["--range-filter", "hashed:100:0.01:1", "--range-prefix", "4"]);
     run(&["rebuild", &out, "--bits-per-key", "20"]).expect_code(0);
     let table = format!("{out}/000001.sst");
     let shown = run(&["inspect", &table]).expect_code(0).stdout;

@@ -64,7 +64,7 @@ pub(crate) fn run(
     let ordered = MapFigures::new("ordered", &RangePolicy::ordered(rate)?, &keys, &sample)?;
     let mut maps = vec![ordered];
     if let Some(integer_bytes) = keys.shape.integer_bytes {
-        let counted_in = with_prefix(RangeUnits::integer(integer_bytes)?, keys.prefix.as_ref());
+        let counted_in = with_prefix(RangeUnits::integer(integer_bytes)?, keys.prefix);
         maps.push(MapFigures::new("hashed", &RangePolicy::hashed(counted_in, units, rate)?, &keys, &sample)?);
     }
     Ok((Outcome::Yes, RangesReport::new(keys, rate, units, &sample, maps)))
@@ -76,7 +76,7 @@ impl RangesReport {
         let options = match (take, keys.shape.integer_bytes) {
             ("hashed", Some(integer)) => {
                 let prefix = keys.prefix.map(|prefix| format!(" --range-prefix {prefix}")).unwrap_or_default();
-                format!("--range-filter hashed:{units}:{} --range-integer {integer}{prefix}", rate.get())
+                format!("--range-filter hashed:{units}:{}:{integer}{prefix}", rate.get())
             }
             _ => format!("--range-filter ordered:{}", rate.get()),
         };
