@@ -129,19 +129,19 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
 fn advise(input: &mut Unstructured<'_>) -> Result<()> {
     let is_json = input.arbitrary()?;
     let keys: u64 = input.arbitrary()?;
-    let mut options = vec![format!("--keys={}", keys >> input.int_in_range(0..=63)?)];
+    let mut options = vec![(keys >> input.int_in_range(0..=63)?).to_string()];
     for _ in 0..input.int_in_range(0..=5)? {
         let number = input.arbitrary::<u64>()? >> input.int_in_range(0..=63)?;
         options.push(match input.int_in_range(0..=5)? {
             0 => format!("--fpr={}", number as f64 / u64::MAX as f64),
             1 => format!("--memory={number}"),
             2 => format!("--updates={}", input.choose(&["none", "insert", "remove"])?),
-            3 => format!("--threads={number}"),
+            3 => format!("--writers={number}"),
             4 => format!("--lookups-per-key={}", f64::from_bits(number)),
             _ => format!("--false-positive-ns={number}"),
         });
     }
-    command(&["advise"], &options, is_json);
+    command(&["advise", "kind"], &options, is_json);
     Ok(())
 }
 

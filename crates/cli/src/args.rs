@@ -13,12 +13,12 @@ use crate::commands::advise::AdviseCommand;
 use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
+use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::map::MapCommand;
 use crate::probe::ProbeArgs;
-use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
 use crate::report::ReportArgs;
 use crate::scan::ScanArgs;
@@ -97,7 +97,8 @@ impl Cli {
         let program = Self::command();
         let is_global = |option: &&Arg| option.is_global_set();
         // An option that a command has already is not added to it again.
-        let globals: Vec<_> = program.get_arguments().filter(is_global).map(|option| option.clone().hide(true)).collect();
+        let globals: Vec<_> =
+            program.get_arguments().filter(is_global).map(|option| option.clone().hide(true)).collect();
         program.mut_subcommands(|command| with_hidden(command, &globals))
     }
 }
@@ -226,15 +227,10 @@ pub(crate) struct AdviseArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AdviseCommand>,
 
-    /// Maximum number of distinct keys
-    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
-        required_unless_present_any = ["tables", "levels", "ranges"])]
-    pub(crate) keys: Option<u64>,
-
     /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
     /// Pebble), filter blocks, or directories of them
     #[arg(long, value_name = "PATH", num_args = 1..,
-        conflicts_with_all = ["keys", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+        required_unless_present_any = ["levels", "ranges"])]
     pub(crate) tables: Vec<PathBuf>,
 
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
@@ -243,7 +239,7 @@ pub(crate) struct AdviseArgs {
     /// are read from --tables: tables of level 0 overlap each other, tables of other levels do not. A table's level
     /// comes from the table itself or from the MANIFEST next to it
     #[arg(long, value_name = "KEYS,...", num_args = 0..=1, value_parser = parse_levels,
-        conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+        conflicts_with = "fpr")]
     #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
     pub(crate) levels: Option<Option<LevelSizes>>,
 
@@ -251,17 +247,16 @@ pub(crate) struct AdviseArgs {
     /// and how often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie
     /// within [default: all but the last 8 bytes, if all keys have one length]
     #[arg(long, value_name = "KEYS",
-        conflicts_with_all = ["keys", "tables", "levels", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+        conflicts_with_all = ["tables", "levels", "memory"])]
     pub(crate) ranges: Option<PathBuf>,
 
     /// With --ranges: length of the ranges, in units of the integer after the prefix [default: 1024]
     #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges",
-        conflicts_with_all = ["keys", "tables", "levels"])]
+        conflicts_with_all = ["tables", "levels"])]
     pub(crate) range_length: Option<u64>,
 
     /// With --levels: kind of filter
-    #[arg(long, value_name = "KIND", default_value = KindId::RIBBON.name(), requires = "levels", conflicts_with = "keys",
-        value_parser = kind_names())]
+    #[arg(long, value_name = "KIND", default_value = KindId::RIBBON.name(), requires = "levels", value_parser = kind_names())]
     pub(crate) policy: String,
 
     /// With --tables: also show what filters of this size would cost; auto builds filters with the rate of a Bloom
@@ -269,11 +264,11 @@ pub(crate) struct AdviseArgs {
     /// the size of the filters of --tables, or 10]
     // Not `BitsPerKey`: a mean over levels without filters may be below 1.
     #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true,
-        conflicts_with_all = ["memory", "keys", "ranges"])]
+        conflicts_with_all = ["memory", "ranges"])]
     pub(crate) bits_per_key: Option<f64>,
 
     /// With --levels: no filters on the last level, for stores where nearly every lookup finds its key
-    #[arg(long, requires = "levels", conflicts_with = "keys")]
+    #[arg(long, requires = "levels")]
     pub(crate) optimize_for_hits: bool,
 
     /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]. With --tables: also show
@@ -285,34 +280,6 @@ pub(crate) struct AdviseArgs {
     /// Maximum size of the filter in bytes (units K, M, G); with --levels, of all filters together
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
-
-    /// How the keys change once the filter is in use
-    #[arg(long, value_enum, default_value = "none")]
-    pub(crate) updates: UpdatesName,
-
-    /// Number of threads that add or remove keys concurrently
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=u64::from(u32::MAX)),
-        allow_negative_numbers = true)]
-    pub(crate) threads: u32,
-
-    /// Lookups of absent keys over the filter's life, per stored key
-    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse_ratio, allow_negative_numbers = true)]
-    pub(crate) lookups_per_key: f64,
-
-    /// Cost of a false positive in nanoseconds: the read that the filter failed to avoid; a few hundred if blocks are
-    /// in memory
-    #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
-    pub(crate) false_positive_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum UpdatesName {
-    /// Not at all: all keys are known when the filter is built
-    None,
-    /// Keys are added
-    Insert,
-    /// Keys are added and removed
-    Remove,
 }
 
 /// The levels of a store, from level 0 on.

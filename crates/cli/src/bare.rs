@@ -12,8 +12,8 @@ use sstfilter_range::{RangeInfo, RangePolicy};
 use sstfilter_store::FilterPart;
 use sstfilter_table::TablePart;
 
-use crate::commands::options::FilterArgs;
 use crate::build::report::Choice;
+use crate::commands::options::FilterArgs;
 use crate::input::{self, RegularFile};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{Opened, Reading};

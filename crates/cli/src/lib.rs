@@ -47,6 +47,7 @@ pub use args::Cli;
 use args::{AdviseArgs, Command};
 use commands::advise::AdviseCommand;
 use commands::advise::files::FilesAdvice;
+use commands::advise::kind::KindAdvice;
 use file::open::Context as FileContext;
 pub use file::problem::explained;
 use opened::{Manifests, Reading};
@@ -62,12 +63,12 @@ pub(crate) use {
 };
 
 /// The commands whose results are records, with the records.
-const REPORTS: [Report; 1] = [("advise files", &FilesAdvice::SCHEMA)];
+const REPORTS: &[Report] = &[("advise files", &FilesAdvice::SCHEMA), ("advise kind", &KindAdvice::SCHEMA)];
 
 /// Returns the part of JSON.md that is about results that are records.
 #[must_use]
 pub fn json_page() -> String {
-    print::page(&REPORTS)
+    print::page(REPORTS)
 }
 
 impl Cli {
@@ -145,10 +146,12 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Advise(AdviseArgs { command: Some(AdviseCommand::Files(args)), .. }) => {
             output.print(commands::advise::files::run(args))
         }
+        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Kind(args)), .. }) => {
+            output.print(commands::advise::kind::run(args)?)
+        }
         // Before the arm for tables: `--levels` may come with `--tables`.
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
-        Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
@@ -167,7 +170,7 @@ mod tests {
     /// The failure guarded against: a field whose name means something else in the output of another command.
     #[test]
     fn each_name_of_a_field_has_one_meaning_in_all_commands() {
-        let reports = [&REPORTS[..], &[("inspect", &FileReport::SCHEMA)]].concat();
+        let reports = [REPORTS, &[("inspect", &FileReport::SCHEMA)]].concat();
         assert_eq!(print::faults(&reports), Vec::<String>::new());
     }
 }

@@ -15,8 +15,8 @@ use sstfilter::{
 use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TableOptions, TablePart};
 
-use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::build::report::Choice;
+use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::files::{self, Found, Look};
 use crate::input::RegularFile;
 use crate::inspect::look_over;

@@ -575,7 +575,7 @@ fn commands(place: &Place) -> Vec<Vec<String>> {
         &["probe", &out, "--keys", &keys],
         &["inspect", &table],
         &["verify", &out],
-        &["advise", "--keys", "1000"],
+        &["advise", "kind", "1000"],
         &["build", "--generate", "10", "--overwrite", "--out", &fresh],
     ];
     all.iter().map(|arguments| arguments.iter().map(|argument| (*argument).to_owned()).collect()).collect()

@@ -19,7 +19,7 @@ pub struct AdviceArgs {
     #[arg(long, value_name = "DIR", default_value = "benches/results")]
     results: PathBuf,
     /// The file to write.
-    #[arg(long, value_name = "FILE", default_value = "crates/cli/src/advise/measured.rs")]
+    #[arg(long, value_name = "FILE", default_value = "crates/cli/src/commands/advise/measured.rs")]
     out: PathBuf,
 }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn the_advice_has_the_times_of_the_results() {
         let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-        let times = include_str!("../../../../crates/cli/src/advise/measured.rs");
+        let times = include_str!("../../../../crates/cli/src/commands/advise/measured.rs");
         assert_eq!(times, text(&results).unwrap(), "run `cargo run -- advice` at the root of the repository");
     }
 }

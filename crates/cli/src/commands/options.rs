@@ -219,7 +219,8 @@ mod tests {
         assert_eq!(parse_range_filter("hashed:1K"), hashed(1_000, one_percent, 8));
         assert_eq!(parse_range_filter("hashed:1Ki:0.001"), hashed(1_024, rate, 8));
         assert_eq!(parse_range_filter("hashed:32:0.001:4"), hashed(32, rate, 4));
-        for text in ["", "hashed", "ordered:2", "ordered:0.1:1", "hashed:x", "hashed:1:0.1:", "hashed:1:0.1:9", "ordered:"]
+        for text in
+            ["", "hashed", "ordered:2", "ordered:0.1:1", "hashed:x", "hashed:1:0.1:", "hashed:1:0.1:9", "ordered:"]
         {
             assert!(parse_range_filter(text).is_err(), "{text}");
         }

@@ -9,8 +9,8 @@ use super::record::{Cell, Field, Kind, Record, Schema, Show};
 use crate::words::escape::{escaped_line, key_text};
 use crate::words::units::{self, grouped, nanoseconds, percent, with_margin};
 
-/// Lists and tables of more items are cut.
-const MAX_ITEMS: usize = 10;
+/// Lists and tables of more items are cut. There are as many kinds of filter, with `auto`.
+const MAX_ITEMS: usize = 12;
 
 /// Items of a list that is cut.
 const CUT_ITEMS: usize = 5;

@@ -3,9 +3,11 @@
 use super::record::{Field, Kind};
 
 /// In the order of the alphabet.
-const COMMON: [(&str, &str); 18] = [
+const COMMON: &[(&str, &str)] = &[
     ("advice", "what to choose, or what to do next, and why"),
+    ("batch_probe_ns", "time of a probe for an absent key in a batch, without hashing"),
     ("bits_per_key", "bits of whole filter blocks per key"),
+    ("build_ns", "time to build a filter, for each key, without hashing"),
     ("bytes", "bytes of the file"),
     ("checksum", "`sound`, `none`, `not read`, or the problem"),
     ("entries", "entries of a table, also those that delete a key"),
@@ -17,6 +19,7 @@ const COMMON: [(&str, &str); 18] = [
     ("keys", "keys of a filter"),
     ("kind", "kind of a filter"),
     ("map_entries", "pairs of a key and a file that has it"),
+    ("notes", "remarks on the figures"),
     ("observed_fpr", "positives over probes"),
     ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),
     ("part", "part of a file"),

@@ -11,26 +11,29 @@ use crate::common::{Place, flip, run};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
-    let advice = run(&["--json", "advise", "--keys", "3000", "--fpr", "0.01"]).expect_code(0).json();
+    let advice = run(&["--json", "advise", "kind", "3000", "--fpr", "0.01"]).expect_code(0).json();
     let bloom = advice["ranked"].as_array().unwrap().iter().find(|found| found["kind"] == "bloom").unwrap();
     let place = Place::new();
-    let out = place.path("tables");
-    let out = out.to_str().unwrap();
-    run(&["build", "--generate", "3000", "--policy", "bloom", "--fpr", "0.01", "--out", out]).expect_code(0);
-    let inspected = run(&["--json", "inspect", &format!("{out}/000001.sst")]).expect_code(0).json();
+    let out = place.text("tables");
+    let build = ["build", "--json", "--generate", "3000", "--policy", "bloom", "--fpr", "0.01", "--out", &out];
+    let built = &run(&build).expect_code(0).json()["table_list"][0];
     // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
-    let bytes = bloom["block_bytes"].as_u64().unwrap() + 8;
-    assert_eq!(inspected["files"][0]["table"]["filter"]["block_bytes"], bytes, "{bloom} {inspected}");
+    assert_eq!(bloom["filter_bytes"].as_u64().unwrap() + 8, built["filter_bytes"], "{bloom} {built}");
+    assert_eq!(bloom["expected_fpr"], built["expected_fpr"], "{bloom} {built}");
 }
 
 #[test]
 fn bad_numbers_are_refused() {
     for bad in [
-        ["advise", "--keys", "-1"].as_slice(),
-        &["advise", "--keys", "10", "--fpr", "1.5"],
-        &["advise", "--keys", "10", "--lookups-per-key", "NaN"],
-        &["advise", "--keys", "10", "--fpr", "0.1", "--memory", "10"],
-        &["advise", "--keys", "18446744073709551615", "--lookups-per-key", "1e9"],
+        ["advise"].as_slice(),
+        &["advise", "kind"],
+        &["advise", "kind", "-1"],
+        &["advise", "kind", "10", "--fpr", "1.5"],
+        &["advise", "kind", "10", "--lookups-per-key", "NaN"],
+        &["advise", "kind", "10", "--fpr", "0.1", "--memory", "10"],
+        &["advise", "kind", "10", "--writers", "0"],
+        &["advise", "kind", "10", "--policy", "bloom"],
+        &["advise", "kind", "18446744073709551615", "--lookups-per-key", "1e9"],
         &["advise", "--levels"],
         &["advise", "--levels", ""],
         &["advise", "--levels", "1e4,,1e5"],
@@ -38,13 +41,9 @@ fn bad_numbers_are_refused() {
         &["advise", "--levels", "-1"],
         &["advise", "--levels", "10", "--tables", "."],
         &["advise", "--levels", "10", "--fpr", "0.1"],
-        &["advise", "--levels", "10", "--keys", "10"],
         &["advise", "--levels", "10", "--bits-per-key", "-1"],
         &["advise", "--levels", "10", "--bits-per-key", "1", "--memory", "10"],
         &["advise", "--levels", "10", "--policy", "auto"],
-        &["advise", "--keys", "10", "--policy", "bloom"],
-        &["advise", "--keys", "10", "--optimize-for-hits"],
-        &["advise", "--keys", "10", "--bits-per-key", "10"],
         &["advise", "--tables", ".", "--memory", "10"],
         &["advise", "--tables", ".", "--optimize-for-hits"],
         &["advise", "--tables", ".", "--bits-per-key", "0.5"],
@@ -56,19 +55,32 @@ fn bad_numbers_are_refused() {
 }
 
 #[test]
-fn line_ribbon_is_for_stores_in_memory_and_ribbon_for_those_on_disks() {
-    let first = |false_positive_ns: &str| {
-        let options = ["--keys", "1e6", "--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns"];
-        let advice = run(&[&["--json", "advise"], &options[..], &[false_positive_ns]].concat()).expect_code(0).json();
-        advice["ranked"][0]["kind"].clone()
-    };
-    assert_eq!([first("500"), first("100000")], ["line-ribbon", "ribbon"]);
-}
-
-#[test]
-fn a_use_that_no_filter_serves_is_said_to_be_one() {
-    let advice = run(&["advise", "--keys", "1000000", "--memory", "100"]).expect_code(1);
-    assert!(advice.stdout.contains("no kind meets all requirements"), "{}", advice.stdout);
+fn the_cheapest_kind_follows_lookups_reads_and_updates() {
+    let advice =
+        |options: &[&str]| run(&[&["--json", "advise", "kind", "1e6"], options].concat()).expect_code(0).json();
+    for (options, kind) in [
+        (&["--lookups-per-key", "0"][..], "bloom"),
+        (&["--lookups-per-key", "100"], "ribbon"),
+        // Line ribbon is for stores in memory, and Ribbon for those on disks.
+        (&["--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns", "500"], "line-ribbon"),
+        (&["--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns", "100K"], "ribbon"),
+        (&["--updates", "insert", "--writers", "8"], "register-blocked-bloom"),
+        (&["--updates", "remove"], "cuckoo"),
+    ] {
+        assert_eq!(advice(options)["ranked"][0]["kind"], kind, "{options:?}");
+    }
+    let removing = advice(&["--updates", "remove", "--writers", "8"]);
+    assert!(removing["advice"].as_str().unwrap().contains("it needs a lock"), "{removing}");
+    assert!(removing["unsuitable"].to_string().contains("bloom cannot remove keys"), "{removing}");
+    for (memory, bytes) in [("1M", 1_000_000), ("1Mi", 1 << 20)] {
+        let bounded = advice(&["--memory", memory]);
+        let within = |row: &Value| row["filter_bytes"].as_u64().unwrap() <= bytes;
+        assert!(bounded["ranked"].as_array().unwrap().iter().all(within), "{bounded}");
+    }
+    let none = run(&["advise", "kind", "1000000", "--memory", "100"]).expect_code(1);
+    assert!(none.stdout.contains("no kind meets all requirements"), "{}", none.stdout);
+    let text = run(&["advise", "kind", "1M"]).expect_code(0).stdout;
+    assert!(text.is_ascii() && text.contains("line-ribbon takes "), "{text}");
 }
 
 fn number(of: &Value) -> f64 {
@@ -287,12 +299,7 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     assert!(page.contains("hashed: not measured: keys of various lengths"), "{page}");
     let with_prefix = run(&["advise", "--json", "--ranges", &keys, "--range-prefix", "-"]).expect_code(0).json();
     assert_eq!((&with_prefix["prefixes"], with_prefix["maps"].as_array().unwrap().len()), (&1.into(), 2));
-    for bad in [
-        &["--ranges", &keys, "--range-length", "0"][..],
-        &["--ranges", &keys, "--keys", "10"],
-        &["--keys", "10", "--range-length", "10"],
-        &["--ranges", "missing"],
-    ] {
+    for bad in [&["--ranges", &keys, "--range-length", "0"][..], &["--range-length", "10"], &["--ranges", "missing"]] {
         assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
     }
     let one = place.write("one", "k\n");
@@ -394,12 +401,9 @@ fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
         &["files", "0", "10", "10"][..],
         &["files", "4e9", "10", "10"],
         &["files", "1", "10"],
-        &["files", "1", "10", "10", "--keys", "1"],
         &["files", "1", "10", "10", "--memory", "1KB"],
         &["files", "1", "10", "10", "--prices", "1"],
         &["files", "1", "10", "10", "--prices", "1,-1"],
-        &["--keys", "1", "files", "1", "10", "10"],
-        &["--keys", "1", "--maps", "3"],
         &[],
     ] {
         assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");

@@ -162,10 +162,10 @@ fn counts_are_taken_as_people_write_them() {
         let built = run(&["build", "--generate", count, "--out", &out, "--overwrite", "--json"]).expect_code(0).json();
         assert_eq!(built["keys"], 2_000, "{count}");
     }
-    let advice = run(&["advise", "--keys", "1M", "--threads", "1e0", "--json"]).expect_code(0).json();
+    let advice = run(&["advise", "kind", "1M", "--writers", "1e0", "--json"]).expect_code(0).json();
     assert_eq!(advice["keys"], 1_000_000);
-    run(&["advise", "--keys", "-5"]).expect_error("got '-5'");
-    run(&["advise", "--keys", "1e3", "--threads", "0"]).expect_error("expected 1 to");
+    run(&["advise", "kind", "-5"]).expect_error("got '-5'");
+    run(&["advise", "kind", "1e3", "--writers", "0"]).expect_error("expected 1 to");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn output_into_a_pipe_is_aligned_ascii() {
     let out = place.build(100, &["--files", "3"]);
     let keys = place.text("keys.tsv");
     let probed = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
-    let advised = run(&["advise", "--keys", "1M"]).expect_code(0).stdout;
+    let advised = run(&["advise", "kind", "1M"]).expect_code(0).stdout;
     assert!(probed.is_ascii() && probed.contains("======"), "{probed}");
     assert!(advised.is_ascii(), "{advised}");
     let rows: Vec<_> = probed.lines().filter(|line| line.contains(".sst")).collect();

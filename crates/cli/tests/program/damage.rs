@@ -196,8 +196,7 @@ fn a_kind_that_the_number_of_keys_decides_is_no_fallback_and_any_other_reason_is
     let place = Place::new();
     let folder = place.build(300, &[]);
     let partitioned = place.text("partitioned");
-    run(&["build", "--input", &place.text("keys.tsv"), "--partitions", "1Ki", "--out", &partitioned])
-        .expect_code(0);
+    run(&["build", "--input", &place.text("keys.tsv"), "--partitions", "1Ki", "--out", &partitioned]).expect_code(0);
     let mut builder = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)
         .unwrap()
         .builder(&BuildContext::new(&KeyHasher::default()).with_memory_budget(1));

@@ -36,7 +36,10 @@ fn after_an_error_there_is_one_object_too() {
         let run = run(&[arguments, &["--json"]].concat()).expect_code(2);
         let object = run.json();
         let error = object["error"].as_str().unwrap();
-        assert!(!error.is_empty() && !error.starts_with("error") && run.stderr.contains(error), "{arguments:?}: {object}");
+        assert!(
+            !error.is_empty() && !error.starts_with("error") && run.stderr.contains(error),
+            "{arguments:?}: {object}"
+        );
         assert_eq!(object.as_object().unwrap().len(), 1);
     }
     assert!(run(&["--help", "--json"]).expect_code(0).stdout.contains("Usage"));

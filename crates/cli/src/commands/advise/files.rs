@@ -111,7 +111,6 @@ record! {
         /// layouts that are impossible, and why
         impossible: Vec<String>,
         advice: String [notable],
-        /// how to read the figures
         notes: Vec<String>,
         /// price of 1,000 GETs
         dollars_per_thousand_gets: Dollars [json],

@@ -1,11 +1,16 @@
 //! `sstfilter advise`: recommends filters, by numbers.
 
 pub(crate) mod files;
+pub(crate) mod kind;
+mod measured;
+mod rank;
 
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdviseCommand {
+    /// Rank the kinds of filter for a use, with sizes, rates and reasons
+    Kind(kind::KindArgs),
     /// Compare filters of their own, transposed blocks and file maps for a store of many files: sizes, reads and prices
     Files(files::FilesArgs),
 }

@@ -11,12 +11,11 @@
 //! take longer to build if that makes it smaller or its rate lower, and a short-lived filter may not. Sizes and rates
 //! come from the plans that builders follow. Times were measured on one machine; compare them only with each other.
 
-use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Plan, Updates};
 use sstfilter::{BitsPerKey, FallbackReason, FalsePositiveRate, Sizing};
 
 use super::measured::MEASURED;
-use crate::units;
+use crate::words::units;
 
 /// The requirements for a filter.
 #[derive(Clone, Copy, Debug)]
@@ -63,26 +62,19 @@ impl Candidate {
     }
 }
 
-/// An unsuitable kind.
-#[derive(Debug, Serialize)]
-pub(super) struct Refused {
-    pub(super) kind: &'static str,
-    pub(super) why_not: String,
-}
-
 /// Nanoseconds that a contended lock adds to each call: an estimate.
 const LOCK_NS: f64 = 100.0;
 
 /// The rate above which a filter is not worth probing.
 const USELESS_FPR: f64 = 0.9;
 
-/// Returns the suitable kinds, best first, and the others.
-pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
+/// Returns the suitable kinds, best first, and the others with the reasons.
+pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<String>) {
     let (mut ranked, mut refused) = (Vec::new(), Vec::new());
     for kind in kind::all() {
         match need.candidate(kind) {
             Ok(candidate) => ranked.push(candidate),
-            Err(why_not) => refused.push(Refused { kind: kind.name, why_not }),
+            Err(why) => refused.push(format!("{} {why}", kind.name)),
         }
     }
     // Stable: without keys, all costs are zero and the kinds keep their order.
