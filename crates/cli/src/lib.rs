@@ -126,6 +126,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         range_prefix: cli.range_prefix,
         unchecked_filters: cli.unchecked_filters,
         progress: None,
+        options: cli.reading_options(),
     };
     let _ = &context;
     let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);

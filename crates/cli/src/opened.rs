@@ -143,6 +143,7 @@ impl<'a> Reading<'a> {
             range_prefix: self.range_prefix,
             unchecked_filters: self.unchecked_filters,
             progress: self.progress.cloned(),
+            options: String::new(),
         }
     }
 

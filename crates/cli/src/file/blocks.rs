@@ -205,8 +205,13 @@ impl Sidecar {
     /// Returns the bytes of a filter, if the sidecar has one.
     pub(crate) fn filter(&self, part: FilterPart) -> Option<Bytes> {
         let section = self.metadata.sections().iter().find(|section| section.part == part)?;
-        let (start, bytes) = (usize::try_from(section.offset).ok()?, usize::try_from(section.bytes).ok()?);
-        Some(self.bytes.slice(start..start + bytes))
+        Some(self.slice(section.range()))
+    }
+
+    /// Returns the bytes of a section, which lies inside the sidecar.
+    pub(crate) fn slice(&self, range: Range<u64>) -> Bytes {
+        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        range.map_or_else(Bytes::new, |(start, end)| self.bytes.slice(start..end))
     }
 
     /// Returns the partitioned filter, if there is one.

@@ -21,6 +21,8 @@ pub(crate) struct Context {
     pub(crate) unchecked_filters: bool,
     /// Advanced by each read.
     pub(crate) progress: Option<ReadProgress>,
+    /// These options of the command line, each after a blank.
+    pub(crate) options: String,
 }
 
 impl Context {

@@ -154,8 +154,8 @@ record! {
 
     /// The rate of a range filter on empty ranges of one length.
     pub(crate) struct RangeRate {
-        /// length of the ranges in units of their integers; null if the rate is the same for all lengths
-        pub(crate) units: Option<u64> [row],
+        /// length of the ranges in units of their integers
+        pub(crate) units: u64 [row],
         pub(crate) expected_fpr: Rate [row],
     }
 
@@ -226,6 +226,17 @@ record! {
         /// bytes of the part
         pub(crate) part_bytes: Option<Bytes> [row],
         pub(crate) checksum: Option<String> [row],
+    }
+}
+
+impl Format {
+    /// Whether the file is a table of another engine.
+    pub(crate) fn is_of_engine(self) -> bool {
+        matches!(self, Self::RocksDbTable | Self::LevelDbTable | Self::PebbleTable)
+    }
+
+    pub(crate) fn is_table(self) -> bool {
+        self == Self::Table || self.is_of_engine()
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub(crate) mod absent;
 pub(crate) mod costs;
+pub(crate) mod describe;
 pub(crate) mod file;
 pub(crate) mod group;
+pub(crate) mod judge;
 pub(crate) mod keys;
