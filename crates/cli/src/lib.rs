@@ -19,7 +19,7 @@ mod get;
 mod inspect;
 mod left_out;
 mod map;
-#[allow(dead_code, reason = "the commands that describe files move to it one by one")]
+#[allow(dead_code, reason = "the commands move to it one by one")]
 mod model;
 mod opened;
 mod output;

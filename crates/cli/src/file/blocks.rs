@@ -1,6 +1,7 @@
 //! Filters without their table: partitioned filters, range filters, layers, and sidecars.
 
 use core::ops::Range;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bytes::Bytes;
@@ -90,6 +91,26 @@ impl<'a> Partitions<'a> {
 
     pub(crate) fn index(&self) -> &'a PartitionIndex {
         self.index
+    }
+
+    /// Returns the names of the partitions' kinds.
+    pub(crate) fn kinds(&self) -> String {
+        let kinds = self.blocks.iter().flatten().map(|block| block.info().kind.to_string());
+        let kinds: Vec<_> = kinds.collect::<BTreeSet<_>>().into_iter().collect();
+        format!("partitioned, {}", kinds.join(", "))
+    }
+
+    /// Returns the mean rate of all partitions, under the assumption that probed keys fall into partitions as stored
+    /// keys do. Keys of partitions without a usable filter are always positive.
+    pub(crate) fn expected_fpr(&self) -> f64 {
+        let (mut filtered, mut positives) = (0, 0.0);
+        for info in self.blocks.iter().flatten().map(FilterBlock::info) {
+            filtered += info.keys;
+            positives += info.expected_fpr * info.keys as f64;
+        }
+        let keys = self.index.keys();
+        // `max`, because a malformed index may record fewer keys than its partitions do.
+        (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is known about a file, whatever it is.
 
 pub(crate) mod absent;
+pub(crate) mod batch;
+pub(crate) mod bounds;
 pub(crate) mod costs;
 pub(crate) mod describe;
 pub(crate) mod file;
 pub(crate) mod group;
 pub(crate) mod judge;
 pub(crate) mod keys;
+pub(crate) mod probe;
