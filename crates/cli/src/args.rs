@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use sstfilter::kind;
 use sstfilter::{FalsePositiveRate, KindId};
 use sstfilter_store::LevelSize;
 
 use crate::bare::FilterCommand;
 use crate::commands::advise::AdviseCommand;
-use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
+use crate::commands::build::run::BuildArgs;
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
@@ -148,74 +148,6 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-#[derive(Debug, Args)]
-#[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
-#[command(mut_arg("policy", policy_or_none))]
-pub(crate) struct BuildArgs {
-    /// File of keys, with or without values, in any order; the last value of a key wins
-    #[arg(long, value_name = "FILE")]
-    pub(crate) input: Option<PathBuf>,
-
-    /// Generate N entries instead, with keys like user:000000012345:profile
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=999_999_999_999), allow_negative_numbers = true)]
-    pub(crate) generate: Option<u64>,
-
-    /// Bytes of each generated value, 0 to 1,048,576
-    #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "generate",
-        value_parser = count_in::<u32>(0..=1_048_576), allow_negative_numbers = true)]
-    pub(crate) value_bytes: u32,
-
-    /// Directory for the tables 000001.sst, 000002.sst, ...; created if missing
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
-
-    /// Deal the keys round-robin to exactly N tables, so that all key ranges overlap
-    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=1_000_000), allow_negative_numbers = true)]
-    pub(crate) files: Option<u64>,
-
-    /// With --files: give each table its own key range instead
-    #[arg(long, requires = "files")]
-    pub(crate) consecutive: bool,
-
-    /// Without --files: start the next table at this size (units K, M, G; at least 4K)
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_table_bytes, conflicts_with = "files")]
-    pub(crate) table_bytes: u64,
-
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
-
-    #[command(flatten)]
-    pub(crate) partitions: PartitionArgs,
-
-    #[command(flatten)]
-    pub(crate) range: RangeFilterArgs,
-
-    /// Level that the tables are for, which they record; by default, none
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(0..=u64::from(u32::MAX)), allow_negative_numbers = true)]
-    pub(crate) level: Option<u32>,
-
-    /// Replace the tables of an earlier build in the directory once all new ones are complete. The disk must have room
-    /// for both
-    #[arg(long)]
-    pub(crate) overwrite: bool,
-
-    /// Bytes of memory for sorting the input (units K, M, G) [default: all available memory]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) memory_limit: Option<u64>,
-}
-
-/// No policy.
-pub(crate) const NONE: &str = "none";
-
-/// The option `--policy` of a command that can leave filters out.
-fn policy_or_none(policy: Arg) -> Arg {
-    let names = [AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name));
-    policy.value_parser(PossibleValuesParser::new(names)).help(
-        "Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without \
-         filters [default: auto]",
-    )
-}
-
 /// The names of all kinds.
 fn kind_names() -> PossibleValuesParser {
     PossibleValuesParser::new(kind::all().iter().map(|entry| entry.name))
@@ -294,12 +226,6 @@ fn parse_levels(text: &str) -> Result<LevelSizes, String> {
     };
     // From level 0 on, so that the list needs no numbers of levels.
     (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
-}
-
-fn parse_table_bytes(text: &str) -> Result<u64, String> {
-    let length = parse_bytes(text)?;
-    // A smaller table would not even have one full data block.
-    if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
 }
 
 #[cfg(test)]

@@ -46,8 +46,6 @@ use clap::FromArgMatches;
 pub use args::Cli;
 use args::{AdviseArgs, Command};
 use commands::advise::AdviseCommand;
-use commands::advise::files::FilesAdvice;
-use commands::advise::kind::KindAdvice;
 use file::open::Context as FileContext;
 pub use file::problem::explained;
 use opened::{Manifests, Reading};
@@ -63,7 +61,11 @@ pub(crate) use {
 };
 
 /// The commands whose results are records, with the records.
-const REPORTS: &[Report] = &[("advise files", &FilesAdvice::SCHEMA), ("advise kind", &KindAdvice::SCHEMA)];
+const REPORTS: &[Report] = &[
+    ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
+    ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
+    ("build", &commands::build::run::BuildReport::SCHEMA),
+];
 
 /// Returns the part of JSON.md that is about results that are records.
 #[must_use]
@@ -128,11 +130,10 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         progress: None,
         options: cli.reading_options(),
     };
-    let _ = &context;
     let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
-        Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),
+        Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
         Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
         // Lookups read only sstfilter's tables, which need no comparator and no manifest.
         Command::Get(args) => get::run(args, format, secret, &mut output),

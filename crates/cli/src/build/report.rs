@@ -1,35 +1,11 @@
 //! The report of a build.
 
 use core::fmt;
-use core::time::Duration;
 use std::path::Path;
 
 use serde::Serialize;
 use sstfilter::{BlockInfo, BuildReport, FallbackReason};
 use sstfilter_table::TableSummary;
-
-use super::source::Source;
-use crate::output::{Column, figures};
-use crate::{memory, units};
-
-/// Tables listed one by one for a person; JSON lists all.
-const LISTED_TABLES: usize = 100;
-
-#[derive(Debug, Serialize)]
-pub(crate) struct BuildSummary {
-    tables: usize,
-    keys: u64,
-    bytes: u64,
-    duplicate_keys: u64,
-    blank_lines: u64,
-    leftovers_removed: u64,
-    seconds: f64,
-    keys_per_second: f64,
-    peak_memory_bytes: Option<u64>,
-    filters: Vec<FilterGroup>,
-    range_filters: Vec<FilterGroup>,
-    table_list: Vec<TableLine>,
-}
 
 /// The tables whose filters have the same kind, requested kind and reason.
 #[derive(Debug, Default, Serialize)]
@@ -62,52 +38,6 @@ pub(crate) struct TableLine {
     filter_bytes: u64,
     bits_per_key: f64,
     expected_fpr: f64,
-}
-
-impl BuildSummary {
-    pub(super) fn new(written: &[TableSummary], source: &Source, leftovers_removed: u64, elapsed: Duration) -> Self {
-        let table_list: Vec<_> = written.iter().map(TableLine::new).collect();
-        let (duplicate_keys, blank_lines) = match source {
-            Source::Lines(lines) => (lines.duplicate_keys, lines.blank_lines),
-            Source::Generated { .. } => (0, 0),
-        };
-        let seconds = elapsed.as_secs_f64();
-        Self {
-            tables: written.len(),
-            keys: source.len(),
-            bytes: table_list.iter().map(|table| table.bytes).sum(),
-            duplicate_keys,
-            blank_lines,
-            leftovers_removed,
-            seconds,
-            // The clock may show no time at all for a tiny build.
-            keys_per_second: source.len() as f64 / seconds.max(1e-9),
-            peak_memory_bytes: memory::peak_bytes(),
-            filters: group(&table_list),
-            range_filters: group_ranges(written),
-            table_list,
-        }
-    }
-
-    fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (tables, keys) = (units::counted(self.tables as u64, "table"), units::counted(self.keys, "key"));
-        let (bytes, seconds) = (units::bytes(self.bytes), self.seconds);
-        let per_second = units::grouped(units::whole(self.keys_per_second));
-        writeln!(f, "{tables}, {keys}, {bytes} in {seconds:.2} s ({per_second} keys per second)")?;
-        if let Some(peak) = self.peak_memory_bytes {
-            writeln!(f, "peak memory {}", units::bytes(peak))?;
-        }
-        for (count, what, done) in [
-            (self.duplicate_keys, "line", "dropped because a later line has the same key"),
-            (self.blank_lines, "blank line", "skipped"),
-            (self.leftovers_removed, "temporary file", "of killed runs removed"),
-        ] {
-            if count > 0 {
-                writeln!(f, "{} {done}", units::counted(count, what))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl TableLine {
@@ -145,12 +75,6 @@ pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     groups
 }
 
-/// Groups the range filters of the tables that should have one.
-fn group_ranges(written: &[TableSummary]) -> Vec<FilterGroup> {
-    let line = |summary: &TableSummary| Some(TableLine::of_filter(summary, Some(summary.range_filter.as_ref()?)));
-    group(&written.iter().filter_map(line).collect::<Vec<_>>())
-}
-
 impl FilterGroup {
     fn add(&mut self, table: &TableLine) {
         self.expected_fpr = (self.expected_fpr * self.tables as f64 + table.expected_fpr) / (self.tables as f64 + 1.0);
@@ -158,29 +82,6 @@ impl FilterGroup {
         self.keys += table.keys;
         self.bytes += table.filter_bytes;
         self.bits_per_key = self.bytes as f64 * 8.0 / (self.keys as f64).max(1.0);
-    }
-}
-
-impl fmt::Display for BuildSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: [Column<TableLine>; 6] = [
-            ("table", |table| table.name.clone()),
-            ("keys", |table| units::grouped(table.keys)),
-            ("bytes", |table| units::grouped(table.bytes)),
-            ("filter", |table| table.filter.to_string()),
-            ("bits/key", |table| format!("{:.2}", table.bits_per_key)),
-            ("expected rate", |table| units::percent(table.expected_fpr)),
-        ];
-        writeln!(f, "{}", figures(&columns, self.table_list.iter().take(LISTED_TABLES)))?;
-        if self.tables > LISTED_TABLES {
-            writeln!(f, "... and {} more (--json lists all)", units::grouped((self.tables - LISTED_TABLES) as u64))?;
-        }
-        for group in self.filters.iter().chain(&self.range_filters) {
-            let (tables, expected) = (units::counted(group.tables as u64, "table"), units::percent(group.expected_fpr));
-            let FilterGroup { filter, bits_per_key, .. } = group;
-            writeln!(f, "{tables} with filter {filter}: {bits_per_key:.2} bits per key, {expected} expected")?;
-        }
-        self.write_totals(f)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands whose results are records.
 
 pub(crate) mod advise;
+pub(crate) mod build;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod options;

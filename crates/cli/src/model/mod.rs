@@ -3,6 +3,7 @@
 pub(crate) mod absent;
 pub(crate) mod batch;
 pub(crate) mod bounds;
+pub(crate) mod built;
 pub(crate) mod costs;
 pub(crate) mod describe;
 pub(crate) mod file;

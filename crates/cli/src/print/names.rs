@@ -25,6 +25,7 @@ const COMMON: &[(&str, &str)] = &[
     ("part", "part of a file"),
     ("path", "path of a file as passed"),
     ("state", "state of a file or of its filter; of several, the worst"),
+    ("tables", "number of tables"),
 ];
 
 /// Returns the meaning of a field: its own comment, that of its name, or that of the record inside.

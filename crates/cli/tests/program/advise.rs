@@ -16,7 +16,7 @@ fn the_bytes_advised_are_the_bytes_built() {
     let place = Place::new();
     let out = place.text("tables");
     let build = ["build", "--json", "--generate", "3000", "--policy", "bloom", "--fpr", "0.01", "--out", &out];
-    let built = &run(&build).expect_code(0).json()["table_list"][0];
+    let built = &run(&build).expect_code(0).json()["written"][0]["filter"];
     // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
     assert_eq!(bloom["filter_bytes"].as_u64().unwrap() + 8, built["filter_bytes"], "{bloom} {built}");
     assert_eq!(bloom["expected_fpr"], built["expected_fpr"], "{bloom} {built}");
@@ -197,9 +197,9 @@ fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it
             let (keys, out) = (place.text("keys.tsv"), place.text("again"));
             let build =
                 ["build", "--json", "--overwrite", "--files", "2", "--policy", policy, "--input", &keys, "--out", &out];
-            let built = &run(&[&build, &setting[..]].concat()).expect_code(0).json()["filters"][0];
+            let built = &run(&[&build, &setting[..]].concat()).expect_code(0).json()["built_filters"][0]["filter"];
             // The size of a Ribbon filter depends a little on its keys.
-            assert!((number(&cost["bytes"]) / number(&built["bytes"]) - 1.0).abs() < 0.01, "{cost} {built}");
+            assert!((number(&cost["bytes"]) / number(&built["filter_bytes"]) - 1.0).abs() < 0.01, "{cost} {built}");
             assert!(
                 (number(&cost["expected_fpr"]) / number(&built["expected_fpr"]) - 1.0).abs() < 0.01,
                 "{cost} {built}"

@@ -48,7 +48,7 @@ fn the_figures_are_those_of_the_tables_that_are_built() {
         let out = place.text(&format!("tables-{policy}"));
         let options = ["--policy", policy, "--fpr", "0.01", "--files", "1"];
         let build = [&["build", "--json", "--input", &stored, "--out", &out], &options[..]].concat();
-        let built = &run(&build).expect_code(0).json()["table_list"][0];
+        let built = &run(&build).expect_code(0).json()["written"][0]["filter"];
         let probed = run(&["probe", "--json", &out, "--keys", &absent]).expect_code(0).json();
         let row = row(&compared, policy);
         assert_eq!(row["kind"], built["kind"], "{row} {built}");

@@ -225,12 +225,12 @@ fn a_build_reports_its_range_filters() {
     let built =
         run(&["build", "--json", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0).json();
     assert_eq!(
-        (&built["range_filters"][0]["kind"], &built["range_filters"][0]["keys"]),
+        (&built["built_range_filters"][0]["filter"]["kind"], &built["built_range_filters"][0]["filter"]["keys"]),
         (&"range".into(), &1_000.into())
     );
     let page =
         run(&["build", "--overwrite", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0);
-    assert!(page.stdout.contains("1 table with filter range: "), "{}", page.stdout);
+    assert!(page.stdout.contains("built range filters:"), "{}", page.stdout);
 }
 
 /// The lines of a listing, as their cells.

@@ -97,7 +97,7 @@ fn old_tables_go_when_all_new_ones_are_complete_and_leave_nothing_beside_them() 
     fs::copy(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000dir.tmp/000001.sst")).unwrap();
     let built = run(&["build", "--generate", "700", "--files", "3", "--out", &out, "--overwrite", "--json"]);
     let built = built.expect_code(0).json();
-    assert_eq!((&built["leftovers_removed"], &built["table_list"][2]["name"]), (&2.into(), &"000003.sst".into()));
+    assert_eq!((&built["leftovers_removed"], &built["tables"]), (&2.into(), &3.into()));
     assert_eq!(names(&out), ["000001.sst", "000002.sst", "000003.sst"]);
     assert_eq!(run(&["verify", &out, "--json"]).expect_code(0).json()["entries"], 700);
 }

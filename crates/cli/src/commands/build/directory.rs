@@ -13,11 +13,12 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::TempDir;
 
-use crate::files::{self, Look};
-use crate::interrupt::MadeDirectories;
-use crate::output::path_name;
-use crate::replace::{self, Mark, Replaces, ensure_no_database};
-use crate::units;
+use crate::file::look::{Look, list};
+use crate::file::names::{has_table_extension, is_leftover, is_numbered_by_us, table_beside, table_name, table_number};
+use crate::file::replace::{self, Mark, Replaces, ensure_no_database};
+use crate::system::interrupt::MadeDirectories;
+use crate::words::escape::path_name;
+use crate::words::units::counted;
 
 /// A directory that only this process builds in, as long as the value lives.
 pub(super) struct Directory {
@@ -44,13 +45,15 @@ impl Directory {
         let tables = own_tables(path)?;
         if !tables.is_empty() && !overwrite {
             // At least one: a sidecar without its table is in the way, too.
-            let count = tables.iter().filter(|file| files::has_table_extension(file)).count().max(1);
-            let (directory, tables) = (path_name(path), units::counted(count as u64, "table"));
-            bail!("{directory} already contains {tables}: choose another --out, or replace them with --overwrite");
+            let count = tables.iter().filter(|file| has_table_extension(file)).count().max(1);
+            let tables = counted(count as u64, "table");
+            bail!(
+                "{} already contains {tables}: choose another --out, or replace them with --overwrite",
+                path_name(path)
+            );
         }
-        let leftovers: Vec<_> = files::list(path)?.into_iter().filter(|file| files::is_leftover(file)).collect();
         let mut leftovers_removed = 0;
-        for leftover in &leftovers {
+        for leftover in list(path)?.iter().filter(|file| is_leftover(file)) {
             leftovers_removed += u64::from(remove_leftover(leftover, overwrite)?);
         }
         Ok(Self {
@@ -80,15 +83,14 @@ impl Directory {
 
     /// Returns a sentence about the old tables, if there are any, for a build that fails before it is complete.
     pub(super) fn old_tables(&self) -> Option<String> {
-        let remain = || format!("the old tables in {} are unchanged", path_name(&self.path));
-        self.staging.as_ref().map(|_| remain())
+        self.staging.as_ref().map(|_| format!("the old tables in {} are unchanged", path_name(&self.path)))
     }
 
     /// Replaces the old tables by the `tables` new ones, which are all complete.
     pub(super) fn publish(&mut self, tables: usize) -> anyhow::Result<()> {
         let Some(staging) = self.staging.take() else { return Ok(()) };
         let old = own_tables(&self.path)?;
-        sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))?;
+        sync(&self.path)?;
         // Old tables are removed from here on, so the new ones must stay even if this fails.
         // Kept, because dropping it would remove the new tables.
         let staging = staging.keep();
@@ -98,12 +100,12 @@ impl Directory {
     }
 
     fn take(&self, tables: usize, staging: &Path) -> anyhow::Result<()> {
-        for name in (1..=tables as u64).map(files::table_name) {
+        for name in (1..=tables as u64).map(table_name) {
             let path = self.path.join(&name);
             fs::rename(staging.join(name), &path).with_context(|| format!("cannot create {}", path_name(&path)))?;
         }
         fs::remove_dir(staging).with_context(|| format!("cannot remove {}", path_name(staging)))?;
-        sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))
+        sync(&self.path)
     }
 }
 
@@ -111,19 +113,21 @@ impl Directory {
 /// but was not written by this program.
 fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut tables = Vec::new();
-    for file in files::list(directory)? {
-        let sidecar_of = files::table_beside(&file);
+    for file in list(directory)? {
+        let sidecar_of = table_beside(&file);
         let table = sidecar_of.as_ref().unwrap_or(&file);
-        if !files::has_table_extension(table) {
+        if !has_table_extension(table) {
             continue;
         }
         let look = if sidecar_of.is_some() { Look::Sidecar } else { Look::Table };
         Replaces::Own(Mark::End(look)).check(&file)?;
-        let is_numbered = files::is_numbered_by_us(table);
-        let name = path_name(&file);
-        ensure!(is_numbered, "{name} was not written by this command: move it away, or choose another --out");
+        ensure!(
+            is_numbered_by_us(table),
+            "{} was not written by this command: move it away, or choose another --out",
+            path_name(&file)
+        );
         // A sidecar is removed before its table: otherwise, it could be taken for that of the new table.
-        tables.push((files::table_number(table), sidecar_of.is_some(), file));
+        tables.push((table_number(table), sidecar_of.is_some(), file));
     }
     tables.sort_by(|a, b| b.cmp(a));
     Ok(tables.into_iter().map(|(_, _, file)| file).collect())
@@ -143,8 +147,8 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
         overwrite,
         "{name} contains tables of a build that was killed: move them away, or replace them with --overwrite"
     );
-    for file in files::list(leftover)? {
-        let is_temporary = files::is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
+    for file in list(leftover)? {
+        let is_temporary = is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
         if !is_temporary {
             Replaces::Own(Mark::End(Look::Table)).check(&file)?;
         }
@@ -163,10 +167,8 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let missing: Vec<_> = path.ancestors().take_while(|directory| !is_there(directory)).collect();
             let made = MadeDirectories::new(missing.iter().map(|directory| (*directory).to_owned()).collect());
-            fs::create_dir_all(path)
-                .and_then(|()| missing.into_iter().filter_map(Path::parent).try_for_each(sync))
-                .with_context(|| format!("cannot create the directory {}", path_name(path)))?;
-            Ok(made)
+            fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path_name(path)))?;
+            missing.into_iter().filter_map(Path::parent).try_for_each(sync).map(|()| made)
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", path_name(path))),
     }
@@ -177,15 +179,16 @@ fn is_there(directory: &Path) -> bool {
     directory.as_os_str().is_empty() || directory.exists()
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
+fn sync(directory: &Path) -> anyhow::Result<()> {
+    // An empty path stands for the current directory.
     let is_current = directory.as_os_str().is_empty();
-    LocalFileSystem.sync_directory(if is_current { Path::new(".") } else { directory })
+    let synced = LocalFileSystem.sync_directory(if is_current { Path::new(".") } else { directory });
+    synced.with_context(|| format!("cannot sync {}", path_name(directory)))
 }
 
 fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
-    paths
-        .iter()
-        .try_for_each(|path| fs::remove_file(path).with_context(|| format!("cannot remove {}", path_name(path))))
+    let remove = |path: &PathBuf| fs::remove_file(path).with_context(|| format!("cannot remove {}", path_name(path)));
+    paths.iter().try_for_each(remove)
 }
 
 /// Locks the directory against a second build, which would remove this build's temporary files as leftovers. The system
