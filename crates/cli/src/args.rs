@@ -11,6 +11,7 @@ use sstfilter_store::LevelSize;
 use crate::bare::FilterCommand;
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
+use crate::commands::verify::VerifyArgs;
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
@@ -24,7 +25,6 @@ use crate::report::ReportArgs;
 use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio};
-use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:

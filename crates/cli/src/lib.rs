@@ -34,7 +34,6 @@ mod report;
 mod scan;
 mod shell;
 mod system;
-mod verify;
 mod words;
 
 use std::io::Write;
@@ -65,6 +64,7 @@ const REPORTS: &[Report] = &[
     ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
     ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
     ("build", &commands::build::run::BuildReport::SCHEMA),
+    ("verify", &commands::verify::VerifyReport::SCHEMA),
 ];
 
 /// Returns the part of JSON.md that is about results that are records.
@@ -143,7 +143,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Map(command) => map::run(command, format, reading, &mut output),
         Command::Filter(command) => bare::run(command, format, reading, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
-        Command::Verify(args) => output.report(verify::run(args, reading)),
+        Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),
         Command::Compare(args) => output.report(compare::run(args, &cli.reading_options(), format, reading)?),
         Command::Advise(AdviseArgs { command: Some(AdviseCommand::Files(args)), .. }) => {
             output.print(commands::advise::files::run(args))

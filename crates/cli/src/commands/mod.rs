@@ -4,3 +4,4 @@ pub(crate) mod advise;
 pub(crate) mod build;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod options;
+pub(crate) mod verify;

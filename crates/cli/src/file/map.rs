@@ -30,11 +30,14 @@ impl OpenMap {
     }
 
     /// Returns the covered files that maps contradict each other about, with the errors. No map covers them.
-    pub(crate) fn contradictions(maps: &[Self], names: &HashMap<u64, String>) -> BTreeMap<u64, String> {
-        let covered =
-            maps.iter().flat_map(|map| map.index.files()).map(|covered| (covered.file.fingerprint(), covered.file));
-        let files: Vec<_> = covered.collect::<BTreeMap<_, _>>().into_values().collect();
-        let coverage = Coverage::new(maps.iter().map(|map| &map.index), &files);
+    pub(crate) fn contradictions<'a>(
+        maps: impl IntoIterator<Item = &'a Self> + Clone,
+        names: &HashMap<u64, String>,
+    ) -> BTreeMap<u64, String> {
+        let covered = maps.clone().into_iter().flat_map(|map| map.index.files());
+        let by_id: BTreeMap<_, _> = covered.map(|covered| (covered.file.fingerprint(), covered.file)).collect();
+        let files: Vec<_> = by_id.into_values().collect();
+        let coverage = Coverage::new(maps.into_iter().map(|map| &map.index), &files);
         let of_error = |error: &MapError| match error {
             MapError::Contradiction { fingerprint, .. } => {
                 let name = names.get(fingerprint).map(|name| format!("{name}: ")).unwrap_or_default();

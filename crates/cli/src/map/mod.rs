@@ -5,7 +5,6 @@ mod info;
 mod merge;
 mod probe;
 mod sources;
-mod verify;
 
 use core::fmt;
 use std::io::{self, Write};
@@ -35,11 +34,9 @@ pub(crate) enum MapCommand {
     Merge(merge::MergeArgs),
     /// Look up keys: which of the covered files may have them. Reads one page of each map per key
     Probe(probe::ProbeMapArgs),
-    /// Show ids, sizes and rates of maps, and with --files the files that they cover. Pages are not checked: `map
-    /// verify` does that
+    /// Show ids, sizes and rates of maps, and with --files the files that they cover. Pages are not checked:
+    /// `verify` does that
     Info(info::InfoArgs),
-    /// Check every checksum of maps and their structure, and with --tables that each key is found
-    Verify(verify::VerifyMapArgs),
 }
 
 impl MapCommand {
@@ -60,7 +57,6 @@ pub(crate) fn run(
         MapCommand::Merge(args) => output.report(merge::run(args, reading)?),
         MapCommand::Probe(args) => probe::run(args, format, reading, output),
         MapCommand::Info(args) => output.report(info::run(args, reading)?),
-        MapCommand::Verify(args) => output.report(verify::run(args, format, reading)?),
     }
 }
 
@@ -275,7 +271,7 @@ impl Written {
         (self.unknown_pages > 0).then(|| {
             format!(
                 "{unknown} of {all} pages unknown, because pages of the inputs are damaged or unknown: lookups in them \
-                 find all covered files. `map verify` names damaged maps; build the map from keys again"
+                 find all covered files. `verify` names damaged maps; build the map from keys again"
             )
         })
     }

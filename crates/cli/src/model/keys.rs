@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use sstfilter::{FileId, KeyHash, KeyHasher};
 
+use crate::file::context::Context;
 use crate::file::key_list::{KeyLines, KeysFormat};
 use crate::file::look::{Look, list, look_at};
 use crate::file::names::is_leftover;
-use crate::file::open::{Body, Context, Opened, open};
+use crate::file::open::{Body, Opened, open};
 use crate::file::problem::{Problem, State};
 use crate::file::walk::{Found, is_directory};
 use crate::system::input::{self, RegularFile};
@@ -98,8 +99,16 @@ enum Keys {
 }
 
 impl Source {
-    pub(crate) fn table(found: Found) -> Self {
-        Self { found, list: None }
+    /// Returns the tables among files, and what may have been one.
+    pub(crate) fn tables(files: &[Found]) -> Vec<Self> {
+        let has_keys = |found: &&Found| {
+            matches!(look_at(&found.path), Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_))
+        };
+        files.iter().filter(has_keys).map(|found| Self { found: found.clone(), list: None }).collect()
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        self.list.is_some()
     }
 
     /// Returns the lists of keys of files and directories, each once.

@@ -11,3 +11,5 @@ pub(crate) mod group;
 pub(crate) mod judge;
 pub(crate) mod keys;
 pub(crate) mod probe;
+pub(crate) mod verify;
+pub(crate) mod verify_map;

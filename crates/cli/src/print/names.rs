@@ -14,6 +14,7 @@ const COMMON: &[(&str, &str)] = &[
     ("expected_fpr", "the false positive rate that follows from the shape of the filter"),
     ("file_id", "fingerprint of the id of a file"),
     ("filter_bytes", "bytes of whole filter blocks"),
+    ("findings", "what is wrong, the worst first"),
     ("format_version", "version of the format of a filter block, or of the table of another engine"),
     ("hash", "hash of the keys, with its seed unless that is secret"),
     ("keys", "keys of a filter"),

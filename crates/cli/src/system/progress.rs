@@ -80,7 +80,7 @@ impl ReadProgress {
         self.bar.set_position(self.end.fetch_add(bytes, Ordering::Relaxed));
     }
 
-    fn advance(&self, bytes: u64) {
+    pub(crate) fn advance(&self, bytes: u64) {
         // Relaxed, because the bar is only an estimate.
         let left = self.end.load(Ordering::Relaxed).saturating_sub(self.bar.position());
         self.bar.inc(bytes.min(left));

@@ -30,7 +30,7 @@ fn rebuilt_filters_are_used_and_the_tables_stay_as_they_are() {
     assert!(text.contains("ribbon") && !text.contains(".filter\""), "two tables, and no file more: {text}");
     run(&["get", &out, "key0042"]).expect_code(0);
     let verified = run(&["verify", &out, "--json"]).expect_code(0).json();
-    assert_eq!((&verified["checked"], &verified["entries"]), (&2.into(), &4_000.into()), "{verified}");
+    assert_eq!((&verified["sound"], &verified["entries"]), (&2.into(), &4_000.into()), "{verified}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
         let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(1).stdout;
         assert!(shown.contains("sidecar not usable") && shown.contains(words), "{shown}");
         let verified = run(&["verify", &out]).expect_code(1).stdout;
-        assert!(verified.contains(words) && verified.contains("2 files checked"), "{verified}");
+        assert!(verified.contains(words) && verified.contains("1 sound, 1 "), "{verified}");
         run(&["verify", &one]).expect_code(1);
         let got = run(&["get", &out, "key0042"]).expect_code(0);
         assert!(got.stdout == "value0042\n" && got.stderr.contains("reading without a sidecar"), "{}", got.stderr);

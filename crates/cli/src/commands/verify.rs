@@ -1,0 +1,196 @@
+//! `sstfilter verify`: reads everything, compares every checksum, and lists all damage.
+
+use core::cmp::Reverse;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{anyhow, ensure};
+use clap::Args;
+use sstfilter::FileId;
+
+use crate::file::context::Context;
+use crate::file::key_list::KeysFormat;
+use crate::file::look::NEITHER;
+use crate::file::map::OpenMap;
+use crate::file::names::is_leftover;
+use crate::file::problem::{Problem, State, explained, in_options};
+use crate::file::walk::{Found, Walk};
+use crate::model::keys::Source;
+use crate::model::verify::{FileVerdict, Verdict, verify};
+use crate::model::verify_map::Comparing;
+use crate::print::types::PathName;
+use crate::print::{Outcome, record};
+use crate::system::input;
+use crate::system::progress::ReadProgress;
+use crate::words::group::{self, without_path};
+use crate::words::units::grouped;
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Tables (also of RocksDB, LevelDB and Pebble), filters without a table, file maps, databases, or directories of
+    /// such files (not searched recursively). Maps must find each key of the tables that are passed with them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Files of keys, or directories of them, that maps cover: maps must find each of these keys, too
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    key_lists: Vec<PathBuf>,
+}
+
+record! {
+    /// What `verify` found.
+    pub(crate) struct VerifyReport {
+        findings: Vec<String> [notable],
+        notes: Vec<String>,
+        /// how many files have each verdict
+        summary: String [notable],
+        /// files whose every byte was checked
+        sound: u64 [json],
+        /// files of which a part could not be checked
+        not_checked: u64 [json],
+        /// tables with a sidecar of another table
+        stale: u64 [json],
+        /// damaged files
+        damaged: u64 [json],
+        /// files that could not be read
+        unreadable: u64 [json],
+        entries: u64 [json],
+        /// all files that count, with the details
+        files: Vec<FileVerdict> [json],
+        /// files that their database does not use
+        not_live: Vec<FileVerdict> [json],
+        /// sidecars without their tables
+        orphans: Vec<PathName> [json],
+        /// files of directories that are neither tables nor filters nor maps
+        others: Vec<PathName> [json],
+    }
+}
+
+pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, VerifyReport)> {
+    let mut walk = Walk::of(&args.paths)?;
+    let lists = Source::lists(&args.key_lists, format)?;
+    let orphans: Vec<_> = walk.orphans.iter().map(|path| Found::alone(path)).collect();
+    let bytes = |found: &Found| input::length(&found.path).unwrap_or(0);
+    let all = walk.files.iter().chain(&orphans).chain(&walk.not_live);
+    let progress = ReadProgress::new("verifying", all.map(bytes).sum());
+    let context = context.with_progress(progress.clone());
+    let mut maps = Vec::new();
+    let mut verify_all = |all: &[Found]| {
+        let mut files = Vec::new();
+        for found in all {
+            progress.begin(bytes(found));
+            match verify(found, &context) {
+                (verdict, Some(map)) => maps.push((verdict, map)),
+                (verdict, None) => files.push(verdict),
+            }
+        }
+        files
+    };
+    let (removed, mut files): (Vec<_>, Vec<_>) =
+        verify_all(&walk.files).into_iter().partition(|file| file.verdict == Verdict::NotLive);
+    let not_live = [removed, verify_all(&walk.not_live)].concat();
+    // No reader uses a sound one.
+    files.extend(verify_all(&orphans).into_iter().filter(|orphan| orphan.verdict != Verdict::Sound));
+    files.extend(walk.problems.drain(..).map(|(path, problem)| FileVerdict::of_problem(&path, &problem)));
+    for path in core::mem::take(&mut walk.missing) {
+        let missing = anyhow!("missing, although the manifest of its database names it");
+        files.push(FileVerdict::of_problem(&path, &Problem::new(State::Damaged, missing)));
+    }
+    let mut notes = walk.notes();
+    if maps.is_empty() {
+        ensure!(lists.is_empty(), "--key-lists: expected a map that covers them, got none");
+    } else {
+        let sources = [Source::tables(&walk.files), lists].concat();
+        compare(&mut maps, &sources, &context, &mut files, &mut notes)?;
+        files.extend(maps.into_iter().map(|(verdict, _)| verdict));
+    }
+    files.sort_by_key(|file| Reverse(file.verdict));
+    notes.extend(lines(about(&files, FileVerdict::remarks)));
+    notes
+        .extend(lines(about(&not_live, FileVerdict::findings).map(|(text, path)| (format!("not live: {text}"), path))));
+    let why = |path| if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
+    notes.extend(lines(walk.others.iter().map(|path| (format!("skipped: {}", why(path)), path.as_path()))));
+    let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count() as u64;
+    let entries = files.iter().filter_map(|file| file.entries).sum();
+    let counted = |verdict| match count(verdict) {
+        0 if verdict != Verdict::Damaged => None,
+        files => Some(format!("{} {}", grouped(files), verdict.text())),
+    };
+    let counts: Vec<_> = Verdict::ALL.into_iter().filter_map(counted).collect();
+    let report = VerifyReport {
+        findings: lines(about(&files, FileVerdict::findings)),
+        notes,
+        summary: format!("{}; {} entries", counts.join(", "), grouped(entries)),
+        sound: count(Verdict::Sound),
+        not_checked: count(Verdict::NotChecked),
+        stale: count(Verdict::Stale),
+        damaged: count(Verdict::Damaged),
+        unreadable: count(Verdict::Unreadable),
+        entries,
+        not_live,
+        orphans: walk.orphans.into_iter().map(PathName).collect(),
+        others: walk.others.into_iter().map(PathName).collect(),
+        files,
+    };
+    let outcome = report.files.iter().map(|file| file.verdict.outcome()).max();
+    Ok((outcome.unwrap_or_default(), report))
+}
+
+/// Looks up the keys of all files in the maps that cover them.
+fn compare(
+    maps: &mut [(FileVerdict, OpenMap)],
+    sources: &[Source],
+    context: &Context,
+    files: &mut Vec<FileVerdict>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map), &HashMap::new());
+    let mut comparing = Vec::new();
+    for (verdict, map) in maps {
+        for (&file, text) in &contradictions {
+            if map.index.local_id(FileId::from_fingerprint(file)).is_some() {
+                verdict.add(Verdict::Damaged, text);
+            }
+        }
+        match Comparing::new(map, context) {
+            Ok(map) => comparing.push((verdict, map)),
+            Err(problem) => verdict.keys_not_compared_because = Some(in_options(&problem)),
+        }
+    }
+    let mut not_covered = Vec::new();
+    for source in sources {
+        let name = input::name(&source.found.path);
+        context.progress.iter().for_each(|progress| progress.begin(source.bytes()));
+        match Comparing::compare(comparing.iter_mut().map(|(_, map)| map), source, context) {
+            Ok(true) => {}
+            Ok(false) => not_covered.push(name),
+            Err(problem) if source.is_list() => files.push(FileVerdict::of_problem(&source.found.path, &problem)),
+            // The table has its own verdict.
+            Err(problem) => {
+                let why = without_path(&explained(&problem.reason), &name);
+                notes.push(format!("{name}: not compared with maps: {why}"));
+            }
+        }
+    }
+    if !not_covered.is_empty() {
+        notes.push(group::line("no map covers it", "file", not_covered.iter().map(AsRef::as_ref)));
+    }
+    for (verdict, map) in comparing {
+        verdict.add_compared(map.finish(context)?);
+    }
+    Ok(())
+}
+
+/// Returns a line for each text, with the files that it is about.
+fn lines<'a>(texts: impl Iterator<Item = (String, &'a Path)>) -> Vec<String> {
+    let texts: Vec<_> = texts.map(|(text, path)| (text, input::name(path))).collect();
+    let groups = group::by(&texts, |(text, _)| text).into_iter();
+    groups.map(|(text, files)| group::line(text, "file", files.iter().map(|(_, name)| name.as_ref()))).collect()
+}
+
+fn about<T: IntoIterator<Item = String>>(
+    files: &[FileVerdict],
+    texts: impl Fn(&FileVerdict) -> T,
+) -> impl Iterator<Item = (String, &Path)> {
+    files.iter().flat_map(move |file| texts(file).into_iter().map(|text| (text, file.path.0.as_path())))
+}
