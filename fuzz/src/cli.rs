@@ -30,7 +30,6 @@ const WORDS: &[&str] = &[
     "report",
     "dump",
     "filter",
-    "extract",
     "completions",
     "man",
     "--keys-only",
@@ -196,13 +195,13 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
     command(&["get", directory, "key-00000001", ""], &[], is_json);
     command(&["dump", file], &[], is_json);
     let block = beside(file);
-    if command(&["filter", "extract", file, "--out", &block], &[], is_json).is_some() {
+    if command(&["filter", file, "--out", &block], &[], is_json).is_some() {
         let verified = command(&["verify", &block], &[], is_json).map(|(outcome, _)| outcome);
-        assert_eq!(verified, Some(Outcome::Yes), "an extracted block is sound");
+        assert_eq!(verified, Some(Outcome::Yes), "a copied filter is sound");
     }
     for format in ["lines", "nul", "hex"] {
         command(
-            &["filter", "build", "--keys", file, "--out", &block, "--overwrite", "--keys-format", format],
+            &["filter", "--keys", file, "--out", &block, "--overwrite", "--keys-format", format],
             &[],
             is_json,
         );

@@ -8,9 +8,10 @@ use sstfilter::kind;
 use sstfilter::{FalsePositiveRate, KindId};
 use sstfilter_store::LevelSize;
 
-use crate::bare::FilterCommand;
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
+use crate::commands::filter::FilterCommandArgs;
+use crate::commands::map::MapCommand;
 use crate::commands::verify::VerifyArgs;
 use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
@@ -18,7 +19,6 @@ use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
-use crate::map::MapCommand;
 use crate::probe::ProbeArgs;
 use crate::rebuild::RebuildArgs;
 use crate::report::ReportArgs;
@@ -123,9 +123,8 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     /// Print the keys and values of a table in key order, in the format that `build` reads
     Dump(DumpArgs),
-    /// Write filter blocks without a table
-    #[command(subcommand)]
-    Filter(FilterCommand),
+    /// Write a filter without a table: built from keys, or copied from a table
+    Filter(FilterCommandArgs),
     /// Build, merge, probe and verify file maps: one file that says which of many tables may contain a key
     #[command(subcommand)]
     Map(MapCommand),

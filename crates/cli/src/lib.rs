@@ -2,7 +2,6 @@
 
 mod advise;
 mod args;
-mod bare;
 mod build;
 mod commands;
 mod compare;
@@ -45,6 +44,7 @@ use clap::FromArgMatches;
 pub use args::Cli;
 use args::{AdviseArgs, Command};
 use commands::advise::AdviseCommand;
+use commands::map::MapCommand;
 use file::open::Context as FileContext;
 pub use file::problem::explained;
 use opened::{Manifests, Reading};
@@ -64,6 +64,7 @@ const REPORTS: &[Report] = &[
     ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
     ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
     ("build", &commands::build::run::BuildReport::SCHEMA),
+    ("map build", &commands::map::target::WrittenMap::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
 ];
 
@@ -99,7 +100,7 @@ impl Cli {
     pub fn makes_files(&self) -> bool {
         match &self.command {
             Command::Build(_) | Command::Rebuild(_) | Command::Filter(_) => true,
-            Command::Map(command) => command.makes_files(),
+            Command::Map(command) => matches!(command, MapCommand::Build(_) | MapCommand::Merge(_)),
             _ => false,
         }
     }
@@ -140,8 +141,10 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Scan(args) => scan::run(args, format, reading, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
         Command::Dump(args) => dump::run(args, format, reading, &mut output),
-        Command::Map(command) => map::run(command, format, reading, &mut output),
-        Command::Filter(command) => bare::run(command, format, reading, &mut output),
+        Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
+        Command::Map(MapCommand::Merge(args)) => output.print(commands::map::merge::run(args, &context)?),
+        Command::Map(MapCommand::Old(command)) => map::run(command, format, reading, &mut output),
+        Command::Filter(args) => commands::filter::run(args, format, &context, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),
         Command::Compare(args) => output.report(compare::run(args, &cli.reading_options(), format, reading)?),

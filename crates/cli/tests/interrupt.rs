@@ -89,7 +89,7 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
         build.signal(signal);
         let (ended, stderr) = build.end();
         assert_eq!(ended, Some(code), "{stderr}");
-        let tables = run(&["verify", &out, "--json"]).expect_code(0).json()["checked"].clone();
+        let tables = run(&["verify", &out, "--json"]).expect_code(0).json()["sound"].clone();
         assert_eq!(stderr, format!("interrupted; complete tables in {out}: {tables}\n"));
         assert_eq!(names(&out).len(), tables, "something else was left: {:?}", names(&out));
     }

@@ -100,7 +100,7 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     if maps.is_empty() {
         ensure!(lists.is_empty(), "--key-lists: expected a map that covers them, got none");
     } else {
-        let sources = [Source::tables(&walk.files), lists].concat();
+        let sources = [Source::tables(&walk.files).0, lists].concat();
         compare(&mut maps, &sources, &context, &mut files, &mut notes)?;
         files.extend(maps.into_iter().map(|(verdict, _)| verdict));
     }

@@ -99,12 +99,14 @@ enum Keys {
 }
 
 impl Source {
-    /// Returns the tables among files, and what may have been one.
-    pub(crate) fn tables(files: &[Found]) -> Vec<Self> {
+    /// Returns the tables among files, with what may have been one, and the paths of the others.
+    pub(crate) fn tables(files: &[Found]) -> (Vec<Self>, Vec<&Path>) {
         let has_keys = |found: &&Found| {
             matches!(look_at(&found.path), Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_))
         };
-        files.iter().filter(has_keys).map(|found| Self { found: found.clone(), list: None }).collect()
+        let (tables, others): (Vec<_>, Vec<_>) = files.iter().partition(has_keys);
+        let tables = tables.into_iter().map(|found| Self { found: found.clone(), list: None });
+        (tables.collect(), others.into_iter().map(|found| found.path.as_path()).collect())
     }
 
     pub(crate) fn is_list(&self) -> bool {

@@ -216,7 +216,7 @@ fn damaged_and_unusable_filters_are_left_out_and_counted() {
     let place = Place::new();
     let (tables, keys, block) =
         (place.build(2_000, &["--policy", "bloom"]), place.text("keys.tsv"), place.text("block"));
-    run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
+    run(&["filter", "--keys", &keys, "--out", &block]).expect_code(0);
     flip(&block, 100);
     // Which keys its filter holds depends on the comparator, which this table does not describe fully.
     let pebble = "../interop/fixtures/pebble/v8-bloom.sst";
@@ -260,7 +260,7 @@ fn few_rows_per_entity_get_hashed_codes_and_the_options_build_them() {
     let options = advice["options"].as_str().unwrap();
     assert_eq!(options, "--range-filter hashed:1024:0.01:8 --range-prefix 8");
     let (keys, out) = (place.text("keys"), place.text("out"));
-    let build = ["filter", "build", "--keys-format", "hex", "--keys", &keys, "--out", &out];
+    let build = ["filter", "--keys-format", "hex", "--keys", &keys, "--out", &out];
     run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0);
     let inspected = run(&["inspect", "--json", &out]).expect_code(0).json();
     assert_eq!(inspected["files"][0]["range_filter"]["bits_per_key"], advice["maps"][1]["bits_per_key"]);
@@ -342,13 +342,13 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
     let built = run(&build).expect_code(0).json();
     let [in_memory, read] = ["file map in memory", "file map, page read"].map(layout);
     assert_eq!(in_memory["stored_bytes"], built["bytes"], "{built}");
-    assert_eq!(read["read_bytes"], built["page_bytes"]);
-    assert!((number(&read["opened_in_vain"]) / number(&built["expected_false_candidates"]) - 1.0).abs() < 0.01);
+    assert_eq!(read["read_bytes"], built["map"]["page_bytes"]);
+    assert!((number(&read["opened_in_vain"]) / number(&built["map"]["expected_false_candidates"]) - 1.0).abs() < 0.01);
     assert!((number(&read["requests"]) - 1.0 - 2.0 * number(&read["opened_in_vain"])).abs() < 1e-9);
 
     let out = place.text("filter");
     let list = place.text("lists/7");
-    run(&["filter", "build", "--keys", &list, "--policy", "bloom", "--fpr", "0.02", "--out", &out]).expect_code(0);
+    run(&["filter", "--keys", &list, "--policy", "bloom", "--fpr", "0.02", "--out", &out]).expect_code(0);
     // A filter that is bound to its file has 8 bytes more.
     let bytes = 40 * (fs::metadata(&out).unwrap().len() + 8);
     for name in ["filters in memory", "filters, lines read", "transposed blocks"] {

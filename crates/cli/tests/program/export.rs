@@ -169,7 +169,8 @@ fn the_keys_of_another_engines_table_are_dumped_and_its_filter_knows_them() {
     assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&7.into(), &0.into()));
     let refused = run(&["dump", table, "--json"]).expect_code(2);
     assert!(refused.stderr.contains("add --keys-only"), "{}", refused.stderr);
-    run(&["filter", "extract", table, "--out", &place.text("x")]).expect_error("is a table of RocksDB");
+    run(&["filter", table, "--out", &place.text("x")])
+        .expect_error("expected a table of sstfilter, got one of RocksDB");
     assert!(!place.path("x").exists());
 }
 
@@ -178,27 +179,30 @@ fn the_extracted_block_is_the_one_of_the_table() {
     let place = Place::new();
     let table = format!("{}/000001.sst", place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]));
     let block = place.text("x.block");
-    let report = run(&["filter", "extract", &table, "--out", &block, "--json"]).expect_code(0).json();
+    let report = run(&["filter", &table, "--out", &block, "--json"]).expect_code(0).json();
     let filter = run(&["inspect", &table, "--json"]).expect_code(0).json()["files"][0]["table"]["filter"].clone();
     let shown = run(&["inspect", &block, "--json"]).expect_code(0).json()["files"][0]["filter_block"].clone();
     assert_eq!(shown, filter);
-    assert_eq!((&report["keys"], &report["block_bytes"]), (&2_000.into(), &fs::metadata(&block).unwrap().len().into()));
-    assert_eq!(report["file_fingerprint"], filter["file_fingerprint"]);
+    assert_eq!(
+        (&report["filters"][0]["keys"], &report["bytes"]),
+        (&2_000.into(), &fs::metadata(&block).unwrap().len().into())
+    );
+    assert_eq!(report["filters"][0]["bound_to"], filter["file_fingerprint"]);
     run(&["verify", &block]).expect_code(0);
 
-    run(&["filter", "extract", &table, "--out", &block]).expect_error("already exists");
-    run(&["filter", "extract", &table, "--out", &block, "--overwrite"]).expect_code(0);
-    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("is already a filter block");
+    run(&["filter", &table, "--out", &block]).expect_error("already exists");
+    run(&["filter", &table, "--out", &block, "--overwrite"]).expect_code(0);
+    run(&["filter", &block, "--out", &place.text("y")]).expect_error("expected a table, got a filter");
     run(&["dump", &block]).expect_error("is a filter block, which has no keys");
-    let piped = program().args(["filter", "extract", &table, "--out", "-"]).output().unwrap();
+    let piped = program().args(["filter", &table, "--out", "-"]).output().unwrap();
     assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));
-    run(&["filter", "extract", &table, "--out", "-", "--json"]).expect_error("standard output receives the block");
-    run(&["filter", "extract", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
-    run(&["filter", "extract", &table, "--out", &place.text("")]).expect_error("got a directory");
+    run(&["filter", &table, "--out", "-", "--json"]).expect_error("standard output receives the filter");
+    run(&["filter", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
+    run(&["filter", &table, "--out", &place.text("")]).expect_error("got a directory");
     let start = run(&["inspect", &table, "--json"]).json()["files"][0]["table"]["layout"].clone();
     let region = start.as_array().unwrap().iter().find(|region| region["name"] == "filter").unwrap().clone();
     flip(&table, usize::try_from(region["offset"].as_u64().unwrap()).unwrap() + 9);
-    run(&["filter", "extract", &table, "--out", &place.text("y")]).expect_error("checksum");
+    run(&["filter", &table, "--out", &place.text("y")]).expect_error("checksum");
     assert!(!place.path("y").exists());
 }
 
@@ -208,8 +212,8 @@ fn a_block_of_a_secret_seed_is_extracted_without_the_seed() {
     let seed = place.write("seed", "00112233445566ff\n");
     let table = format!("{}/000001.sst", place.build(200, &["--secret-seed-file", &seed]));
     let (with, without) = (place.text("with"), place.text("without"));
-    run(&["filter", "extract", &table, "--out", &with, "--secret-seed-file", &seed]).expect_code(0);
-    run(&["filter", "extract", &table, "--out", &without]).expect_code(0);
+    run(&["filter", &table, "--out", &with, "--secret-seed-file", &seed]).expect_code(0);
+    run(&["filter", &table, "--out", &without]).expect_code(0);
     assert_eq!(fs::read(with).unwrap(), fs::read(without).unwrap());
 }
 
@@ -221,11 +225,10 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
         [("auto", "ribbon"), ("bloom", "bloom"), ("binary-fuse", "binary-fuse")].iter().enumerate()
     {
         let block = place.text(&format!("{number}.block"));
-        let arguments =
-            ["filter", "build", "--keys", &keys, "--out", &block, "--policy", policy, "--fpr", "0.01", "--json"];
+        let arguments = ["filter", "--keys", &keys, "--out", &block, "--policy", policy, "--fpr", "0.01", "--json"];
         let report = run(&arguments).expect_code(0).json();
-        assert_eq!((&report["kind"], &report["keys"]), (&(*kind).into(), &3_000.into()));
-        assert!(report["expected_fpr"].as_f64().unwrap() <= 0.01, "{report}");
+        assert_eq!((&report["filters"][0]["kind"], &report["filters"][0]["keys"]), (&(*kind).into(), &3_000.into()));
+        assert!(report["filters"][0]["expected_fpr"].as_f64().unwrap() <= 0.01, "{report}");
         run(&["verify", &block]).expect_code(0);
         let bytes = fs::read(&block).unwrap();
         let filter = sstfilter::FilterBlock::open_unverified(bytes).unwrap();
@@ -235,11 +238,11 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
         assert!(absent < 100, "{absent}");
     }
     let out = place.text("x");
-    let build = |options: &[&str]| run(&[&["filter", "build", "--keys", &keys, "--out", &out], options].concat());
+    let build = |options: &[&str]| run(&[&["filter", "--keys", &keys, "--out", &out], options].concat());
     build(&["--bits-per-key", "1"]).expect_error("pass --policy bloom");
     build(&["--policy", "quotient"]).expect_error("possible values");
-    run(&["filter", "build", "--keys", &place.text("none"), "--out", &out]).expect_error("cannot read");
-    run(&["filter", "build", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("contains no key");
+    run(&["filter", "--keys", &place.text("none"), "--out", &out]).expect_error("cannot read");
+    run(&["filter", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("contains no key");
     assert!(!place.path("x").exists());
     assert!(names(place.path("")).iter().all(|name| !name.contains("sstfilter")), "a temporary file was left");
 }
@@ -270,7 +273,7 @@ fn completions_and_manual_pages_know_every_command() {
     for command in &commands {
         assert!(pages.contains(&format!("sstfilter-{command}.1")), "{command}: {pages:?}");
     }
-    assert!(pages.contains(&"sstfilter-filter-extract.1".to_owned()), "{pages:?}");
+    assert!(pages.contains(&"sstfilter-map-build.1".to_owned()), "{pages:?}");
     let page = fs::read_to_string(place.path("man1/sstfilter-build.1")).unwrap();
     assert!(page.contains("memory"), "{page}");
 }

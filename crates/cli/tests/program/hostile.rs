@@ -48,7 +48,7 @@ fn commands_on_tables<'a>(directory: &'a str, table: &'a str, keys: &'a str, new
         vec!["probe", table, "--range", "a", "b"],
         vec!["report", directory],
         vec!["dump", table],
-        vec!["filter", "extract", table, "--out", new, "--overwrite"],
+        vec!["filter", table, "--out", new, "--overwrite"],
         vec!["inspect", directory],
         vec!["inspect", table],
         vec!["inspect", table, "--absent", keys],
@@ -120,7 +120,7 @@ fn hollow_filters_take_no_memory() {
             let says_length = text.contains("322122") || text.contains("3,22");
             assert!(code == Some(1) && says_length, "{arguments:?} of {file}: {code:?} {text}");
         }
-        run_within(2_000_000, &["filter", "extract", &path, "--out", &place.text("new")], Stdio::null());
+        run_within(2_000_000, &["filter", &path, "--out", &place.text("new")], Stdio::null());
     }
     let out = place.build(100, &[]);
     hollow(&place, "tables/000001.sst.filter", "../../fixtures/v1/sidecar-2000-entries-bloom.filter");
@@ -142,7 +142,7 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
         &["compare", "--input", "/dev/zero"],
         &["build", "--out", &new, "--input", "/dev/zero"],
         &["get", &out, "--keys", "/dev/zero"],
-        &["filter", "build", "--out", &new, "--keys", "/dev/zero"],
+        &["filter", "--out", &new, "--keys", "/dev/zero"],
         &["inspect", &format!("{out}/000001.sst"), "--absent", "/dev/zero"],
         &["advise", "--ranges", "/dev/zero"],
     ];
@@ -213,7 +213,7 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
             vec!["probe".as_ref(), directory, "--keys".as_ref(), missing],
             vec!["probe".as_ref(), directory, "--range".as_ref(), "a".as_ref(), "b".as_ref()],
             vec!["rebuild".as_ref(), table],
-            vec!["filter".as_ref(), "extract".as_ref(), table, "--out".as_ref(), table],
+            vec!["filter".as_ref(), table, "--out".as_ref(), table],
             vec!["build".as_ref(), "--generate".as_ref(), "9".as_ref(), "--out".as_ref(), directory],
         ];
         for command in commands {

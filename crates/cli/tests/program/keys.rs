@@ -58,7 +58,7 @@ fn a_damaged_table_is_no_file_of_keys_and_other_bytes_are_remarked() {
         &["compare", "--input", &damaged][..],
         &["build", "--input", &damaged, "--out", &out],
         &["probe", &table, "--keys", &damaged],
-        &["filter", "build", "--keys", &damaged, "--out", &out],
+        &["filter", "--keys", &damaged, "--out", &out],
     ] {
         run(arguments).expect_error("neither a table nor a filter block");
     }
@@ -79,7 +79,7 @@ fn a_dash_is_standard_input_for_keys() {
     let (seed, table) = (b"00112233445566ff\n", place.text("secret"));
     run_with_input(&["build", "--generate", "9", "--out", &table, "--secret-seed-file", "-"], seed).expect_code(0);
     let verified = run_with_input(&["verify", &table, "--secret-seed-file", "-", "--json"], seed).expect_code(0).json();
-    assert!(verified["files"][0]["filter_not_asked"].is_null(), "{verified}");
+    assert!(verified["files"][0]["keys_not_compared_because"].is_null(), "{verified}");
     run_with_input(&["build", "--input", "-", "--out", &place.text("none")], b"")
         .expect_error("standard input contains no");
 }

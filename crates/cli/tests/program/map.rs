@@ -34,9 +34,12 @@ fn a_map_of_tables_finds_each_key_in_its_table() {
     let tables = place.build(3_000, &["--files", "3", "--consecutive"]);
     let [map, keys, id] = [&place.text("a.map"), &place.text("keys.tsv"), "0x00000000000000aa"];
     let built = json(&["map", "build", &tables, "--out", map, "--bits", "30", "--id", id], 0);
-    assert_eq!((&built["covered_files"], &built["entries"], &built["map_id"]), (&3.into(), &3_000.into(), &id.into()));
+    assert_eq!(
+        (&built["map"]["covered_files"], &built["map"]["map_entries"], &built["map"]["map_id"]),
+        (&3.into(), &3_000.into(), &id.into())
+    );
     let info = json(&["map", "info", map, "--files", "--tables", &tables], 0)["maps"][0].clone();
-    assert_eq!((&info["prefix_bits"], &info["hash"]), (&30.into(), &built["hash"]));
+    assert_eq!((&info["prefix_bits"], &info["hash"]), (&30.into(), &built["map"]["hash"]));
     assert!(info["files"].as_array().unwrap().iter().all(|file| file["entries"] == 1_000), "{info}");
     let inspected = json(&["inspect", &format!("{tables}/000002.sst")], 0);
     let own_id = &inspected["files"][0]["table"]["filter"]["file_fingerprint"];
@@ -44,7 +47,7 @@ fn a_map_of_tables_finds_each_key_in_its_table() {
     assert_eq!(&info["files"].as_array().unwrap().iter().find(named).unwrap()["file_id"], own_id);
 
     let probed = json(&["map", "probe", map, "--keys", keys, "--tables", &tables], 0);
-    assert_eq!((&probed["mean_files_per_key"], &probed["reads"]), (&1.0.into(), &built["pages"]));
+    assert_eq!((&probed["mean_files_per_key"], &probed["reads"]), (&1.0.into(), &built["map"]["pages"]));
     let listed = run(&["map", "probe", map, "--keys", keys, "--per-key", "--tables", &tables]).expect_code(0);
     let expected = lines(0..3_000, |key| format!("key{key:04}\t1\t{tables}/{:06}.sst", key / 1_000 + 1));
     assert_eq!(listed.stdout, expected);
@@ -69,7 +72,7 @@ fn an_engine_loads_the_map_with_the_printed_id_and_finds_lists_by_names_that_are
     place.write("lists/0x0123456789abcdef.keys", "other\n");
     let map = place.text("a.map");
     let built = json(&["map", "build", "--key-lists", &lists, "--out", &map], 0);
-    let id = built["map_id"].as_str().unwrap().strip_prefix("0x").unwrap();
+    let id = built["map"]["map_id"].as_str().unwrap().strip_prefix("0x").unwrap();
     let id = FileId::from_fingerprint(u64::from_str_radix(id, 16).unwrap());
     let filters = Filters::default();
     let map = FileMap::load(fs::read(map).unwrap(), &filters, id).unwrap();
@@ -91,7 +94,7 @@ fn partial_and_merged_maps_have_the_bytes_of_one_build() {
     let lists = write_lists(&place, "lists", 0..6, 400);
     let [whole, parts, first, rest, merged] =
         ["whole", "parts", "first", "rest", "merged"].map(|name| place.text(name));
-    let common = ["--bits", "28", "--page-bytes", "1K", "--id", "0x0000000000000001"];
+    let common = ["--bits", "28", "--page-bytes", "1Ki", "--id", "0x0000000000000001"];
     let build = |options: &[&str], code| json(&[&["map", "build"], options, &common].concat(), code);
     build(&["--key-lists", &lists, "--out", &whole], 0);
     let built = build(&["--key-lists", &lists, "--out", &parts, "--memory-limit", "7K", "--threads", "1"], 0);
@@ -121,21 +124,21 @@ fn a_merge_drops_files_by_id_and_those_that_are_gone() {
     let merge = |options: &[&str]| {
         let out = place.text("merged");
         let merged = json(&[&["map", "merge", &map, "--overwrite", "--out", &out], options].concat(), 0);
-        assert_eq!(merged["covered_files"].as_u64().unwrap() + merged["dropped_files"].as_u64().unwrap(), 4);
+        assert_eq!(merged["map"]["covered_files"].as_u64().unwrap() + merged["dropped_files"].as_u64().unwrap(), 4);
         let probed = run(&["map", "probe", &out, "--key", "1-7", "--key", "2-7", "--key-lists", &lists]).expect_code(0);
         let covered = |list: &str| probed.stdout.contains(&format!("{lists}/{list}.keys"));
-        (merged["covered_files"].as_u64().unwrap(), covered("001"), covered("002"))
+        (merged["map"]["covered_files"].as_u64().unwrap(), covered("001"), covered("002"))
     };
     assert_eq!(merge(&[]), (4, true, true));
     let info = json(&["map", "info", &map, "--files", "--key-lists", &format!("{lists}/002.keys")], 0);
     let files = info["maps"][0]["files"].as_array().unwrap().clone();
     let id = files.iter().find(|file| !file["path"].is_null()).unwrap()["file_id"].as_str().unwrap();
     assert_eq!(merge(&["--drop", id]), (3, true, false));
-    assert_eq!(merge(&["--keep-only", id]), (1, false, true));
+    assert_eq!(merge(&["--keep", id]), (1, false, true));
     fs::remove_file(place.path("lists/001.keys")).unwrap();
-    assert_eq!(merge(&["--key-lists", &lists]), (3, false, true));
+    assert_eq!(merge(&["--keep", &lists]), (3, false, true));
     let nothing =
-        run(&["map", "merge", &map, "--out", &place.text("none"), "--keep-only", "0x0000000000000005"]).expect_code(2);
+        run(&["map", "merge", &map, "--out", &place.text("none"), "--keep", "0x0000000000000005"]).expect_code(2);
     assert!(nothing.stderr.contains("no map covers 0x") && nothing.stderr.contains("no covered file is kept"));
 }
 
@@ -164,7 +167,7 @@ fn any_sound_map_judges_a_file_whose_page_is_damaged_in_another() {
     let list = |number: usize| format!("{lists}/{number:03}.keys");
     let build = |map: &str, own: &[String]| {
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        run(&[&["map", "build", "--page-bytes", "1K", "--out", map, "--key-lists"], &own[..]].concat()).expect_code(0);
+        run(&[&["map", "build", "--page-bytes", "1Ki", "--out", map, "--key-lists"], &own[..]].concat()).expect_code(0);
     };
     build(&damaged, &[list(0), list(1), list(2)]);
     build(&sound, &[list(1), list(2), list(3)]);
@@ -205,9 +208,9 @@ fn a_list_of_keys_in_the_place_of_a_table_and_the_reverse_is_an_error_that_says_
     run(&["map", "build", list, "--out", map]).expect_error(hint);
     run(&["map", "build", &lists, "--out", map]).expect_error(hint);
     let left = run(&["map", "build", &tables, list, "--out", map]).expect_code(1);
-    assert!(left.stdout.contains(hint), "{}", left.stdout);
+    assert!(left.stdout.contains("000.keys: not covered: neither a table"), "{}", left.stdout);
     for table in [copy.as_str(), &tables, &format!("{FOREIGN}/leveldb/6000-keys.ldb")] {
-        let error = "a table, expected a file of keys: pass tables without --key-lists";
+        let error = "expected a list of keys, got a table";
         run(&["map", "build", "--key-lists", table, "--out", map, "--overwrite"]).expect_error(error);
     }
 }
@@ -234,7 +237,7 @@ fn a_damaged_page_makes_every_file_a_candidate_and_is_counted() {
     let place = Place::new();
     let lists = write_lists(&place, "lists", 0..5, 1_000);
     let [map, merged, keys] = [&place.text("a.map"), &place.text("merged"), &place.text("lists/003.keys")];
-    run(&["map", "build", "--key-lists", &lists, "--out", map, "--page-bytes", "1K"]).expect_code(0);
+    run(&["map", "build", "--key-lists", &lists, "--out", map, "--page-bytes", "1Ki"]).expect_code(0);
     flip(map, 100);
     let verified = run(&["verify", map, "--key-lists", &lists]).expect_code(1);
     assert!(verified.stdout.contains("page 0 of a file map: its checksum differs"), "{}", verified.stdout);
@@ -248,7 +251,7 @@ fn a_damaged_page_makes_every_file_a_candidate_and_is_counted() {
     let is_found = |answer: &serde_json::Value| all(&answer) || answer["which"].to_string().contains("003.keys");
     assert!(answers.iter().all(is_found));
 
-    let report = run(&["map", "merge", map, "--out", merged, "--page-bytes", "1K"]).expect_code(1);
+    let report = run(&["map", "merge", map, "--out", merged, "--page-bytes", "1Ki"]).expect_code(1);
     assert!(report.stdout.contains("pages unknown") && report.stdout.contains("build the map from keys again"));
     let verified = json(&["verify", merged, "--key-lists", &lists], 0);
     assert!(verified["files"][0]["map_check"]["unknown_pages"].as_u64() > Some(0) && verified["damaged"] == 0);
@@ -304,7 +307,7 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
     let map = place.text("a.map");
     let built = json(&["map", "build", &tables, "--out", &map], 1);
     assert_eq!(
-        (&built["covered_files"], &built["left_out"][0]["path"]),
+        (&built["map"]["covered_files"], &built["left_out"][0]),
         (&1.into(), &format!("{tables}/000001.sst").into())
     );
     flip(format!("{tables}/000002.sst"), 100);
@@ -319,7 +322,7 @@ fn tables_of_other_engines_are_covered_unless_they_have_range_tombstones() {
             .map(|name| format!("{FOREIGN}/{name}"));
     let map = place.text("a.map");
     let built = json(&["map", "build", &rocksdb, &leveldb, &tombstones, "--out", &map], 0);
-    assert_eq!((&built["covered_files"], &built["left_out"][0]["path"]), (&2.into(), &tombstones.as_str().into()));
+    assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&2.into(), &tombstones.as_str().into()));
     let dumped = run(&["dump", &leveldb, "--keys-only", "--keys-format", "hex"]).expect_code(0).stdout;
     let keys = place.write("keys", dumped);
     let probed =

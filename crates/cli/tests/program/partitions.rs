@@ -193,7 +193,7 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
         let probed = run(&["probe", "--json", &bare, "--keys", &absent(&place)]).expect_code(0).json();
         assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
         run(&["dump", &bare]).expect_error("no keys");
-        run(&["filter", "extract", &bare, "--out", &place.text("out")]).expect_error("already");
+        run(&["filter", &bare, "--out", &place.text("out")]).expect_error("expected a table, got a filter");
     }
 }
 
@@ -228,7 +228,7 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     let probed = run(&["probe", "--json", &sidecar, "--keys", &absent(&place)]).expect_code(0).json();
     assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["files"][0]["partitions"]) > 9.0);
-    let refused = ["filter", "extract", &table, "--out", &place.text("out")];
+    let refused = ["filter", &table, "--out", &place.text("out")];
     run(&refused).expect_error("partitioned filter");
 }
 

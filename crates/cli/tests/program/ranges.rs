@@ -15,7 +15,7 @@ fn keys(place: &Place) -> String {
 /// A block of these keys, built with `options`.
 fn block(place: &Place, name: &str, options: &[&str]) -> String {
     let (keys, out) = (keys(place), place.text(name));
-    run(&[&["filter", "build", "--keys", &keys, "--out", &out], options].concat()).expect_code(0);
+    run(&[&["filter", "--keys", &keys, "--out", &out], options].concat()).expect_code(0);
     out
 }
 
@@ -124,7 +124,7 @@ fn options_that_make_no_range_filter_are_refused() {
         (&["--range-filter", "hashed:8:0.01:9"], "expected 1 to 8"),
         (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
     ] {
-        run(&[&["filter", "build", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
+        run(&[&["filter", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
         assert!(!place.path("out").exists());
     }
     let ordered = block(&place, "ordered.filter", &["--range-filter", "ordered"]);
@@ -134,7 +134,7 @@ fn options_that_make_no_range_filter_are_refused() {
     run(&["probe", &ordered, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
     run(&["probe", &ordered, "--range", "a"]).expect_error("--range");
     run(&["dump", &ordered]).expect_error("is a filter block, which has no keys");
-    run(&["filter", "extract", &ordered, "--out", &out]).expect_error("is already a filter block");
+    run(&["filter", &ordered, "--out", &out]).expect_error("expected a table, got a filter");
     let advice = run(&["advise", "--tables", &ordered]);
     advice.expect_error("expected filters whose cost is known, got none");
 }

@@ -160,9 +160,9 @@ fn a_file_that_ends_with_a_magic_number_is_neither_replaced_nor_called_damaged()
             &["map", "build", "--key-lists", &keys],
             &["map", "build", "--key-lists", out],
             &["map", "merge", &map],
-            &["filter", "build", "--keys", &keys],
-            &["filter", "build", "--keys", out],
-            &["filter", "extract", &table],
+            &["filter", "--keys", &keys],
+            &["filter", "--keys", out],
+            &["filter", &table],
         ];
         for command in writing {
             run(&[command, &["--out", out, "--overwrite"]].concat()).expect_error("was not written by this command");
@@ -182,7 +182,7 @@ fn own_files_are_replaced_and_damaged_ones_are_called_damaged() {
     let place = Place::new();
     let keys = place.write("keys", "a\nb\n");
     let out = place.text("block");
-    let build = || run(&["filter", "build", "--keys", &keys, "--out", &out, "--overwrite"]);
+    let build = || run(&["filter", "--keys", &keys, "--out", &out, "--overwrite"]);
     build().expect_code(0);
     let block = fs::read(&out).unwrap();
     for bit in (8 * (block.len() - 32)..8 * block.len()).filter(|bit| ![26, 27].contains(&(bit / 8 + 32 - block.len())))
@@ -205,14 +205,14 @@ fn no_command_replaces_what_it_reads() {
     let map = place.text("a.map");
     run(&["map", "build", "--key-lists", &keys, "--out", &map]).expect_code(0);
     let block = place.text("block");
-    run(&["filter", "build", "--keys", &keys, "--out", &block]).expect_code(0);
+    run(&["filter", "--keys", &keys, "--out", &block]).expect_code(0);
     let linked = place.text("linked.map");
     symlink(&map, &linked).unwrap();
     let writing: [(&[&str], &str); 4] = [
         (&["map", "merge", &map], &map),
         (&["map", "merge", &linked], &map),
         (&["map", "build", "--key-lists", &map], &map),
-        (&["filter", "build", "--keys", &block], &block),
+        (&["filter", "--keys", &block], &block),
     ];
     for (command, out) in writing {
         let before = fs::read(out).unwrap();
@@ -231,7 +231,7 @@ fn temporary_files_of_killed_runs_are_removed_unless_a_process_writes_them() {
     let [out, page, manuals] = ["out", "page", "man"].map(|name| place.text(&format!("tables/{name}")));
     let writing: [(&str, &[&str]); 6] = [
         (&tables, &["map", "build", "--key-lists", &keys, "--out", &out]),
-        (&tables, &["filter", "build", "--keys", &keys, "--out", &place.text("tables/block.filter")]),
+        (&tables, &["filter", "--keys", &keys, "--out", &place.text("tables/block.filter")]),
         (&tables, &["rebuild", &table]),
         (&page, &["report", &tables, "--out", &page]),
         (&manuals, &["man", "--out", &manuals]),
@@ -293,7 +293,7 @@ fn what_is_no_regular_file_is_not_overwritten() {
     let keys = place.text("keys.tsv");
     for (path, is_there) in no_files(&place) {
         let out = path.to_str().unwrap();
-        for making in [&["filter", "build", "--keys", &keys][..], &["filter", "extract", &table]] {
+        for making in [&["filter", "--keys", &keys][..], &["filter", &table]] {
             for options in [&["--out", out][..], &["--out", out, "--overwrite"]] {
                 let refused = run(&[making, options].concat()).expect_code(2).stderr;
                 let words = format!("{out}: expected a regular file or none, got ");
@@ -304,7 +304,7 @@ fn what_is_no_regular_file_is_not_overwritten() {
     }
     assert_eq!(fs::read_to_string(place.path("target")).unwrap(), "mine");
     assert!(!place.path("nowhere").exists());
-    let extract = |out: &str| run(&["filter", "extract", &table, "--out", out, "--overwrite"]);
+    let extract = |out: &str| run(&["filter", &table, "--out", out, "--overwrite"]);
     (0..2).for_each(|_| _ = extract(&place.text("new")).expect_code(0));
     run(&["verify", &place.text("new")]).expect_code(0);
     // Neither a user's file nor the input itself may be replaced.

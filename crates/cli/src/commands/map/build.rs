@@ -3,31 +3,32 @@
 //! All hashes are in memory, at 8 bytes a key. Beyond the limit, they are written as a partial map to a temporary file
 //! next to the result, and partial maps are merged at the end. The result has the same bytes.
 
-use core::fmt;
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::MutexGuard;
-use std::thread;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::{ArgGroup, Args};
-use serde::Serialize;
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{MapBuilder, MapOptions, MapReport};
+use sstfilter_map::{MapBuilder, MapOptions, MapReport as Written};
 use tempfile::NamedTempFile;
 
-use super::merge::merge_all;
-use super::sources::{self, Source};
-use super::{Attentive, LayoutArgs, OpenMap, Target, Written, ensure_wanted};
+use super::target::{Attentive, LeftOut, Target, WrittenMap, ensure_wanted};
 use crate::commands::options::chosen_hasher;
-use crate::left_out::LeftOut;
-use crate::lines::KeysFormat;
-use crate::opened::Reading;
-use crate::output::Outcome;
-use crate::progress::ReadProgress;
-use crate::units::{counted, parse_bytes, parse_count, parse_fpr, parse_seed};
-use crate::{input, interrupt, memory, replace, units};
+use crate::file::context::Context;
+use crate::file::key_list::KeysFormat;
+use crate::file::map::OpenMap;
+use crate::file::problem::explained;
+use crate::file::replace;
+use crate::file::walk::Walk;
+use crate::model::batch::in_parallel;
+use crate::model::keys::{Source, id_text};
+use crate::print::Outcome;
+use crate::system::progress::ReadProgress;
+use crate::system::{input, interrupt, memory};
+use crate::words::group::{self, without_path};
+use crate::words::units::{self, parse_fpr, parse_number, parse_seed};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("covered").required(true).multiple(true).args(["tables", "key_lists"]))]
@@ -44,9 +45,6 @@ pub(crate) struct BuildMapArgs {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     key_lists: Vec<PathBuf>,
 
-    #[command(flatten)]
-    target: Target,
-
     /// Bits of each hash that the map keeps, 8 to 48. Choose them once per store: maps of different bits cannot be
     /// merged
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(8..=48),
@@ -55,7 +53,7 @@ pub(crate) struct BuildMapArgs {
 
     /// Instead of --bits: the most entries that maps of the store will have, counted over all files [default: four
     /// times those of this map]
-    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_number, allow_negative_numbers = true)]
     max_entries: Option<u64>,
 
     /// Instead of --bits: false candidates per absent key, in all files together, of a map with --max-entries entries
@@ -69,14 +67,17 @@ pub(crate) struct BuildMapArgs {
     hash_seed: Option<u64>,
 
     #[command(flatten)]
-    layout: LayoutArgs,
+    target: Target,
 
-    /// Bytes of memory for hashes, which take 8 bytes a key (units K, M, G) [default: half of the available memory].
+    /// Bytes of memory for hashes, which take 8 bytes a key [default: half of the available memory].
     /// Files beyond that go to partial maps next to the result, which are merged at the end; this needs --bits or
     /// --max-entries. One file per thread must fit in any case
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_number)]
     memory_limit: Option<u64>,
 }
+
+/// What to do with files that are no tables.
+const LISTS: &str = "for files of keys, pass --key-lists";
 
 /// How many times a store may grow by default before its maps have more false candidates than requested.
 const GROWTH: u64 = 4;
@@ -93,75 +94,76 @@ impl BuildMapArgs {
             (None, Some(entries)) => MapOptions::for_entries(entries, self.rate()).context("--max-entries")?,
             (None, None) => return Ok(None),
         };
-        self.layout.apply(options).map(Some)
+        self.target.options(options).map(Some)
     }
 
     fn options_for(&self, entries: u64) -> anyhow::Result<MapOptions> {
-        self.layout.apply(MapOptions::for_entries(entries.saturating_mul(GROWTH), self.rate())?)
+        self.target.options(MapOptions::for_entries(entries.saturating_mul(GROWTH), self.rate())?)
+    }
+
+    /// Returns the files to cover, and what is said about others.
+    fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>)> {
+        let walk = Walk::of(&self.tables).context(LISTS)?;
+        let mut notes = walk.notes();
+        notes.extend(walk.problems.iter().map(|(path, problem)| {
+            let name = input::name(path);
+            format!("{name}: {}", without_path(&explained(&problem.reason), &name))
+        }));
+        let (tables, without_keys) = Source::tables(&walk.files);
+        let others = walk.others.iter().map(PathBuf::as_path);
+        for (why, paths) in [("no table", others.collect()), ("it has no keys", without_keys)] {
+            let names: Vec<_> = paths.into_iter().map(input::name).collect();
+            if !names.is_empty() {
+                notes.push(group::line(&format!("skipped: {why}"), "file", names.iter().map(AsRef::as_ref)));
+            }
+        }
+        Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), notes))
     }
 
     /// Returns the hasher of the options, or else that of the tables, so that one hash of a key serves filters and map.
-    fn hasher(&self, sources: &[Source], reading: Reading<'_>) -> anyhow::Result<KeyHasher> {
-        if let Some(hasher) = chosen_hasher(self.hash_seed, reading.secret)? {
+    fn hasher(&self, sources: &[Source], context: &Context) -> anyhow::Result<KeyHasher> {
+        if let Some(hasher) = chosen_hasher(self.hash_seed, context.secret.as_ref())? {
             return Ok(hasher);
         }
-        let own = sources.iter().find_map(|source| source.own_hasher(reading).transpose());
+        let own = sources.iter().find_map(|source| source.own_hasher(context).transpose());
         Ok(own.transpose()?.unwrap_or_default())
     }
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Built {
-    #[serde(flatten)]
-    written: Written,
-    /// Partial maps that were merged; 0 if all hashes fit into memory.
-    partial_maps: usize,
-    /// Files that the map does not cover.
-    left_out: Vec<LeftOut>,
-}
-
 /// Builds the map. Files that cannot be read to their end are left out: a map must have all keys of a file.
-pub(super) fn run(args: &BuildMapArgs, format: KeysFormat, reading: Reading<'_>) -> anyhow::Result<(Outcome, Built)> {
+pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
     args.target.ensure_free([])?;
     let options = args.options()?;
-    let sources = sources::find(&args.tables, &args.key_lists)?;
-    args.target.ensure_free(sources.iter().map(|source| source.path.as_path()))?;
-    let hasher = args.hasher(&sources, reading)?;
+    let (sources, mut notes) = args.sources(format)?;
+    args.target.ensure_free(sources.iter().map(|source| source.found.path.as_path()))?;
+    let hasher = args.hasher(&sources, context)?;
     let mut parts = Parts::new(args, options, &hasher);
     let progress = ReadProgress::new("reading keys", sources.iter().map(Source::bytes).sum());
-    let reading = Reading { progress: Some(&progress), ..reading };
-    let mut left_out = Vec::new();
+    let context = context.with_progress(progress.clone());
+    let mut problems = Vec::new();
     // As many files at a time as threads: what they read until the next check is the memory beyond the limit.
-    for some in sources.chunks(args.layout.threads()) {
+    for some in sources.chunks(args.target.threads()) {
         ensure_wanted()?;
         progress.begin(some.iter().map(Source::bytes).sum());
-        let read = each_on_a_thread(some, |source| source.hashes(&hasher, format, reading));
+        let read = in_parallel(some, some.len(), |source| source.hashes(&hasher, &context));
         for (source, read) in some.iter().zip(read) {
             match read {
                 Ok((id, hashes)) => parts.add(source, id, hashes)?,
-                Err(left) => left_out.push(left),
+                Err(problem) => problems.push((source.found.path.clone(), problem)),
             }
         }
     }
-    drop(progress);
-    ensure!(!parts.names.is_empty(), "no file that a map could cover{}", LeftOut::first(&left_out));
+    drop((context, progress));
+    let left_out = LeftOut::new("not covered", &problems);
+    ensure!(!parts.names.is_empty(), "no file that a map could cover{}: {LISTS}", left_out.in_parentheses());
     let partial_maps = parts.written.len();
     let partial_maps = if partial_maps > 0 && !parts.files.is_empty() { partial_maps + 1 } else { partial_maps };
-    let report = parts.finish()?;
-    let outcome = LeftOut::outcome(&left_out);
-    Ok((outcome, Built { written: Written::new(&args.target, report)?, partial_maps, left_out }))
-}
-
-/// Runs `work` for each item on a thread of its own.
-fn each_on_a_thread<'a, T: Sync, R: Send>(items: &'a [T], work: impl Fn(&'a T) -> R + Sync) -> Vec<R> {
-    thread::scope(|scope| {
-        let work = &work;
-        let running: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
-        running
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
+    let partial_maps = Some(partial_maps as u64).filter(|&maps| maps > 0);
+    let written = parts.finish()?;
+    let outcome = left_out.outcome;
+    let report = args.target.report(&written, left_out)?;
+    notes.extend_from_slice(&report.notes);
+    Ok((outcome, WrittenMap { partial_maps, notes, ..report }))
 }
 
 /// The files that were read, in memory and in partial maps.
@@ -196,9 +198,9 @@ impl<'a> Parts<'a> {
     }
 
     fn add(&mut self, source: &Source, id: FileId, hashes: Vec<KeyHash>) -> anyhow::Result<()> {
-        let name = input::name(&source.path).into_owned();
+        let name = input::name(&source.found.path).into_owned();
         if let Some(other) = self.names.insert(id.fingerprint(), name.clone()) {
-            bail!("{other} and {name} have the same id, {}: a map covers each id once", super::id_text(id));
+            bail!("{other} and {name} have the same id, {}: a map covers each id once", id_text(id));
         }
         let bytes = hashes.len() as u64 * 8;
         if self.bytes + bytes > self.limit && !self.files.is_empty() {
@@ -219,7 +221,7 @@ impl<'a> Parts<'a> {
         };
         let options = self.options.with_context(advice)?;
         self.writing.get_or_insert_with(interrupt::writing);
-        let directory = replace::directory_of(&self.args.target.out);
+        let directory = replace::directory_of(&self.args.target.file.out);
         let mut part = replace::temporary(directory)?;
         self.builder(options).finish(FileId::random(), &mut Attentive(&mut part)).or_else(interrupted)?;
         self.bytes = 0;
@@ -234,7 +236,7 @@ impl<'a> Parts<'a> {
         builder
     }
 
-    fn finish(mut self) -> anyhow::Result<MapReport> {
+    fn finish(mut self) -> anyhow::Result<Written> {
         let target = &self.args.target;
         if self.written.is_empty() {
             let entries = self.files.iter().map(|(_, hashes)| hashes.len() as u64).sum();
@@ -249,7 +251,7 @@ impl<'a> Parts<'a> {
         let options = self.options.context("the options of partial maps")?;
         let parts: Vec<_> =
             self.written.iter().map(|part| OpenMap::open(part.path())).collect::<anyhow::Result<_>>()?;
-        merge_all(&parts, options, target, |_| true)
+        target.merge(&parts, options, |_| true)
     }
 }
 
@@ -257,17 +259,4 @@ impl<'a> Parts<'a> {
 fn interrupted<T>(error: io::Error) -> anyhow::Result<T> {
     ensure_wanted()?;
     Err(anyhow::Error::from(error).context("cannot write a partial map"))
-}
-
-impl fmt::Display for Built {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.written)?;
-        if self.partial_maps > 0 {
-            writeln!(f, "merged from {}", counted(self.partial_maps as u64, "partial map"))?;
-        }
-        for line in LeftOut::lines(&self.left_out, "not covered") {
-            writeln!(f, "{line}")?;
-        }
-        Ok(())
-    }
 }
