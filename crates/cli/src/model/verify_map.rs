@@ -31,11 +31,8 @@ record! {
         pub(crate) pages: u64,
         /// pages that are damaged: all covered files may have their keys
         pub(crate) damaged_pages: u64,
-        /// pages without entries because pages of merged maps were damaged: all covered files may have their keys
         pub(crate) unknown_pages: u64,
-        /// pages whose entries are elsewhere in the map, so that a lookup reads twice
         pub(crate) outgrown_pages: u64,
-        /// keys that 32 or more files have
         pub(crate) lists: u64,
         pub(crate) map_entries: u64,
         /// covered files whose keys were looked up

@@ -19,14 +19,17 @@ const COMMON: &[(&str, &str)] = &[
     ("hash", "hash of the keys, with its seed unless that is secret"),
     ("keys", "keys of a filter"),
     ("kind", "kind of a filter"),
+    ("lists", "keys of a map that 32 or more files have"),
     ("map_entries", "pairs of a key and a file that has it"),
     ("notes", "remarks on the figures"),
     ("observed_fpr", "positives over probes"),
     ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),
+    ("outgrown_pages", "pages of a map whose entries are elsewhere in it, so that a lookup reads twice"),
     ("part", "part of a file"),
     ("path", "path of a file as passed"),
     ("state", "state of a file or of its filter; of several, the worst"),
     ("tables", "number of tables"),
+    ("unknown_pages", "pages of a map without entries: all covered files may have their keys"),
 ];
 
 /// Returns the meaning of a field: its own comment, that of its name, or that of the record inside.
