@@ -138,11 +138,17 @@ pub fn write_manifest(place: &Place, directory: &str, tables: &[ManifestTable<'_
         }
         record.extend([1, 1]);
     }
-    let crc = crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
-    let length = u16::try_from(record.len() - 1).unwrap().to_le_bytes();
     let directory = place.path(directory);
     fs::write(directory.join("CURRENT"), "MANIFEST-000002\n").unwrap();
-    fs::write(directory.join("MANIFEST-000002"), [&crc[..], &length, &record].concat()).unwrap();
+    fs::write(directory.join("MANIFEST-000002"), log_record(&record[1..])).unwrap();
+}
+
+/// Returns a whole record of a log or a manifest, with its checksum.
+pub fn log_record(contents: &[u8]) -> Vec<u8> {
+    const WHOLE: u8 = 1;
+    let record = [&[WHOLE], contents].concat();
+    let crc = crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    [&crc[..], &u16::try_from(contents.len()).unwrap().to_le_bytes(), &record].concat()
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {

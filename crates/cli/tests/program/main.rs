@@ -10,6 +10,7 @@ mod advise;
 mod build;
 mod compare;
 mod damage;
+mod databases;
 mod demo;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;

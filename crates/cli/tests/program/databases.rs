@@ -1,0 +1,213 @@
+//! Databases that RocksDB and LevelDB wrote (`crates/interop/fixtures/README.md`). The failures guarded against: a damaged
+//! table that is called sound because its data was not reached, files of the engine or rests of compactions that count
+//! as tables or as damage, and a MANIFEST that is dropped without a word.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::common::{Place, flip, log_record, names, run};
+
+const DATABASES: &str = "../interop/fixtures/databases";
+
+/// All databases, and the exit code of their verification.
+const ALL: [(&str, i32); 11] = [
+    ("blobs-7.8", 0),
+    ("bzip2", 3),
+    ("empty", 0),
+    ("families", 0),
+    ("leveldb-rest", 0),
+    ("prefix-only", 0),
+    ("ribbon", 0),
+    ("running", 0),
+    ("tombstones", 0),
+    ("wal-only", 0),
+    ("zlib", 0),
+];
+
+/// Commands that take databases.
+const COMMANDS: [&str; 1] = ["verify"];
+
+fn database(name: &str) -> String {
+    format!("{DATABASES}/{name}/db")
+}
+
+/// Returns what the engine says of a database.
+fn expected(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(format!("{DATABASES}/{name}/expected.json")).unwrap()).unwrap()
+}
+
+/// Copies a database, so that it can be damaged.
+fn copied(place: &Place, name: &str) -> String {
+    fs::create_dir(place.path(name)).unwrap();
+    for file in names(database(name)) {
+        fs::copy(format!("{}/{file}", database(name)), place.path(name).join(file)).unwrap();
+    }
+    place.text(name)
+}
+
+/// Returns the paths of all files of a database, as a shell expands `DB/*`.
+fn each_file(directory: &str) -> Vec<String> {
+    names(directory).into_iter().map(|name| format!("{directory}/{name}")).collect()
+}
+
+fn array<'a>(value: &'a Value, field: &str) -> &'a Vec<Value> {
+    value[field].as_array().unwrap_or_else(|| panic!("{field} in {value}"))
+}
+
+/// Returns the names of files, sorted.
+fn file_names(files: &[Value]) -> Vec<String> {
+    let name = |file: &Value| file["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let mut names: Vec<_> = files.iter().map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_live_tables_of_a_database_are_verified_with_all_their_keys_and_nothing_else_counts() {
+    for (name, code) in ALL {
+        let (verified, expected) =
+            (run(&["verify", &database(name), "--json"]).expect_code(code).json(), expected(name));
+        let extension = if expected["engine"] == "leveldb" { "ldb" } else { "sst" };
+        let number = |table: &Value| format!("{:06}.{extension}", table["number"].as_u64().unwrap());
+        let tables: Vec<_> = array(&expected, "tables").iter().map(number).collect();
+        assert_eq!(file_names(array(&verified, "files")), tables, "{name}");
+        let not_live: Vec<_> = array(&expected, "not_live").iter().map(|file| file.as_str().unwrap()).collect();
+        assert_eq!(file_names(array(&verified, "not_live")), not_live, "{name}");
+        for rest in ["others", "orphans"] {
+            assert!(array(&verified, rest).is_empty(), "{name}: {verified}");
+        }
+        for file in array(&verified, "files").iter().filter(|_| code == 0) {
+            assert_eq!((&file["verdict"], &file["blocks_not_checked"]), (&"sound".into(), &0.into()), "{name} {file}");
+            // The entries of one table include a range tombstone.
+            let keys = file["entries"].as_u64().unwrap() - u64::from(name == "tombstones" && file["entries"] == 61);
+            assert_eq!(file["keys_compared"], keys, "{name} {file}");
+        }
+    }
+}
+
+#[test]
+fn a_database_and_the_files_in_it_are_the_same_to_each_command() {
+    for (name, _) in ALL {
+        let directory = database(name);
+        let files = each_file(&directory);
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        for command in COMMANDS {
+            let [whole, each] = [&[directory.as_str()][..], &files].map(|paths| run(&[&[command], paths].concat()));
+            assert_eq!((&whole.stdout, whole.code), (&each.stdout, each.code), "{command} {name}");
+            let line = "files of the engine, not tables: CURRENT, ";
+            assert_eq!(whole.stdout.matches(line).count(), 1, "{command} {name}: {}", whole.stdout);
+        }
+    }
+}
+
+#[test]
+fn databases_without_tables_are_empty_and_no_error() {
+    for name in ["empty", "wal-only"] {
+        for command in COMMANDS {
+            let shown = run(&[command, &database(name)]).expect_code(0);
+            assert!(shown.stdout.contains("1 WAL"), "{command} {name}: {}", shown.stdout);
+        }
+    }
+    let place = Place::new();
+    place.write("notes", "no table");
+    for command in COMMANDS {
+        run(&[command, &place.text("")]).expect_error("has no table and no filter, but 1 other file");
+    }
+}
+
+#[test]
+fn what_the_live_version_does_not_name_is_told_and_judged_only_alone() {
+    for (name, extension) in [("running", "sst"), ("leveldb-rest", "ldb")] {
+        let directory = database(name);
+        let shown = run(&["verify", &directory]).expect_code(0).stdout;
+        for words in [
+            "2 files: not counted, because the live version of its database does not name it: replaced by newer tables",
+            "being written, never completed, or no table of this database",
+            "not live: neither a table nor a filter",
+            "2 sound, 0 damaged",
+        ] {
+            assert!(shown.contains(words), "{words} in {shown}");
+        }
+        let cut = if extension == "sst" { 16 } else { 17 };
+        run(&["verify", &format!("{directory}/{cut:06}.{extension}")]).expect_code(1);
+        let stray = run(&["verify", &format!("{directory}/000099.{extension}")]).expect_code(0).stdout;
+        assert!(stray.contains("1 sound, 0 damaged"), "{stray}");
+    }
+}
+
+/// What becomes of the MANIFEST, the exit code, and words of the message.
+#[test]
+fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_same() {
+    let place = Place::new();
+    let directory = copied(&place, "blobs-7.8");
+    let manifest = format!("{directory}/MANIFEST-000005");
+    let sound = fs::read(&manifest).unwrap();
+    // A record of a tag that no version writes: 402.
+    let unknown = [&sound[..], &log_record(&[0x92, 3, 0])].concat();
+    let flipped = [&sound[..20], &[sound[20] ^ 1], &sound[21..]].concat();
+    for (bytes, code, words) in [
+        (Some(flipped), 1, "1 sound, 1 damaged"),
+        (Some(unknown), 3, "402"),
+        (None, 2, "cannot read"),
+        (Some(sound), 0, "1 sound, 0 damaged"),
+    ] {
+        match bytes {
+            Some(bytes) => fs::write(&manifest, bytes).unwrap(),
+            None => fs::remove_file(&manifest).unwrap(),
+        }
+        let shown = run(&["verify", &directory]).expect_code(code).stdout;
+        assert!(shown.contains(words) && shown.contains("1 sound"), "{words} in {shown}");
+        assert_eq!(shown.contains("MANIFEST-000005: "), code != 0, "{shown}");
+    }
+    fs::write(format!("{directory}/CURRENT"), "../elsewhere\n").unwrap();
+    assert!(run(&["verify", &directory]).expect_code(1).stdout.contains("CURRENT: "));
+    fs::write(format!("{directory}/CURRENT"), "MANIFEST-000005\n").unwrap();
+    fs::remove_file(format!("{directory}/000014.sst")).unwrap();
+    let shown = run(&["verify", &directory]).expect_code(1).stdout;
+    assert!(shown.contains("000014.sst: missing, although the manifest"), "{shown}");
+}
+
+#[test]
+fn data_behind_a_compressed_index_is_checked_or_not_called_sound() {
+    let place = Place::new();
+    let directory = copied(&place, "zlib");
+    let table = format!("{directory}/000009.sst");
+    let sound = fs::read(&table).unwrap();
+    let step = sound.len() / 40;
+    for at in (step / 2..sound.len()).step_by(step) {
+        flip(&table, at);
+        let shown = run(&["verify", &directory]);
+        // A flipped version of the format may be a future one.
+        assert!(shown.code == Some(1) || shown.stdout.contains("format version"), "byte {at}: {}", shown.stdout);
+        fs::write(&table, &sound).unwrap();
+    }
+    let refused = run(&["verify", &database("bzip2")]).expect_code(3).stdout;
+    let words = "000009.sst: not checked: 72 of 72 data blocks: index: compression by bzip2 is not supported";
+    assert!(refused.contains(words) && refused.contains("1 not checked, 0 damaged"), "{refused}");
+    let refused = run(&["verify", &database("bzip2"), "--json"]).expect_code(3).json();
+    assert_eq!((&refused["sound"], &refused["files"][0]["blocks_not_checked"]), (&0.into(), &72.into()));
+    // Damage comes first, and what was not reached is said as well.
+    let directory = copied(&place, "bzip2");
+    let table = format!("{directory}/000009.sst");
+    let length = fs::read(&table).unwrap().len();
+    let damaged = (0..length).rev().step_by(16).find(|&at| {
+        flip(&table, at);
+        let found = run(&["verify", &directory]);
+        flip(&table, at);
+        found.code == Some(1) && found.stdout.contains("72 of 72 data blocks")
+    });
+    assert!(damaged.is_some());
+}
+
+#[test]
+fn a_dictionary_hides_only_keys_of_blocks_that_need_it() {
+    for (codec, is_compared) in [("none", true), ("snappy", true), ("lz4", false)] {
+        let table = format!("../interop/fixtures/rocksdb/7.8-dictionary-{codec}.sst");
+        let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
+        let file = &verified["files"][0];
+        assert_eq!(file["verdict"], "sound", "{file}");
+        assert_eq!(file["keys_not_compared_because"].is_null(), is_compared, "{file}");
+        assert_eq!(file["keys_compared"].as_u64() > Some(0), is_compared, "{file}");
+    }
+}
