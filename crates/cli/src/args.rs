@@ -11,18 +11,16 @@ use sstfilter_store::LevelSize;
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
 use crate::commands::filter::FilterCommandArgs;
+use crate::commands::get::GetArgs;
 use crate::commands::map::MapCommand;
 use crate::commands::verify::VerifyArgs;
 use crate::compare::CompareArgs;
-use crate::dump::DumpArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
-use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
 use crate::rebuild::RebuildArgs;
 use crate::report::ReportArgs;
-use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio};
 
@@ -115,14 +113,10 @@ pub(crate) enum Command {
     Build(BuildArgs),
     /// Write a new filter file next to each table, from the table's keys. The tables are not changed
     Rebuild(RebuildArgs),
-    /// Look up keys. The newest table that contains a key answers
+    /// Print what is stored: the values of keys, the entries of a range, or all entries, in the format that `build` reads
     Get(GetArgs),
-    /// Print the keys and values of a range in key order, and why tables were skipped
-    Scan(ScanArgs),
     /// Probe only the filters, for many keys or ranges at once, and show which tables each would touch
     Probe(ProbeArgs),
-    /// Print the keys and values of a table in key order, in the format that `build` reads
-    Dump(DumpArgs),
     /// Write a filter without a table: built from keys, or copied from a table
     Filter(FilterCommandArgs),
     /// Build, merge, probe and verify file maps: one file that says which of many tables may contain a key

@@ -1,6 +1,5 @@
 //! Finds the tables of a directory, orders them, and opens them.
 
-use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
 use sstfilter_store::FilterProblem;
-use sstfilter_table::{Table, TableError, TableOptions, TableSet};
+use sstfilter_table::{Table, TableError, TableOptions};
 
 use crate::file::blocks::RangePrefix;
 pub(crate) use crate::file::look::{Look, begins_with, is_own_file, list, look_at, neither};
@@ -164,60 +163,17 @@ pub(crate) fn orphans_line(orphans: &[PathBuf]) -> Option<String> {
     (!names.is_empty()).then(line)
 }
 
-/// Returns the tables at `path`, newest first: those of a directory, or the file itself.
-fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", input::name(path)))?;
-    if !metadata.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut tables: Vec<_> = list(path)?.into_iter().filter(|file| has_table_extension(file)).collect();
-    if let Some(file) = tables.iter().find(|file| table_number(file).is_none()) {
-        let (file, name) = (input::name(file), table_name(1));
-        bail!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself");
-    }
-    let directory = input::name(path);
-    ensure!(!tables.is_empty(), "{directory} contains no table (*.sst): build some with `sstfilter build`");
-    // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
-    // below, the same in each run.
-    tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
-    let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
-    if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
-        bail!("{} and {} have the same number: cannot tell which is newer", input::name(newer), input::name(older));
-    }
-    Ok(tables)
-}
-
-/// Opens the tables at `path`, newest first, and returns them with their paths. Without a secret seed, the set probes
-/// with the hash of the newest table.
-pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
-    if input::is_standard(path) {
-        return Ok((TableSet::new([(0, open_table(path, reading)?)])?, vec![path.to_owned()]));
-    }
-    // Tables of other engines are the likely reason if the names do not tell an order.
-    let paths = tables_newest_first(path).map_err(|problem| foreign_in(path).unwrap_or(problem))?;
-    match TableSet::open((0..).zip(paths.iter().rev()), &read_options(reading)) {
-        Ok(set) => Ok((set, paths)),
-        // Looked for only after a failure, so that sound tables are not opened twice.
-        Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),
-    }
-}
-
 /// Returns an error about the first table of another engine, which says more than an error about ours.
 fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
             "{}: expected a table of sstfilter, got one of {}, whose values this program cannot read: `probe` shows \
-             which tables may contain a key, and `dump --keys-only` prints the keys of a table",
+             which tables may contain a key, and `get --keys-only` prints the keys of a table",
             input::name(path),
             engine.name()
         )),
         _ => None,
     })
-}
-
-/// Returns an error about the first table of another engine in a directory.
-fn foreign_in(directory: &Path) -> Option<anyhow::Error> {
-    foreign_among(&list(directory).ok()?)
 }
 
 /// Opens one table; a table from standard input is read into memory.

@@ -57,7 +57,4 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// Command that extracts the keys of a RocksDB table whose compression this program does not support.
-pub(crate) const BY_SST_DUMP: &str = "\
-sst_dump --file=TABLE --command=scan --output_hex | sed -n \"s/^'\\([0-9A-Fa-f]*\\)' seq.*/\\1/p\" | \
-sstfilter compare --input - --keys-format hex";
+pub(crate) use crate::file::problem::BY_SST_DUMP;

@@ -6,7 +6,6 @@ mod build;
 mod commands;
 mod compare;
 mod demo;
-mod dump;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
@@ -14,7 +13,6 @@ mod effort;
 mod file;
 mod files;
 mod filters;
-mod get;
 mod inspect;
 mod left_out;
 mod map;
@@ -30,7 +28,6 @@ mod probe;
 mod ranges;
 mod rebuild;
 mod report;
-mod scan;
 mod shell;
 mod system;
 mod words;
@@ -66,6 +63,7 @@ const REPORTS: &[Report] = &[
     ("build", &commands::build::run::BuildReport::SCHEMA),
     ("map build", &commands::map::target::WrittenMap::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
+    ("get", &commands::get::GetReport::SCHEMA),
 ];
 
 /// Returns the part of JSON.md that is about results that are records.
@@ -136,11 +134,8 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
         Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
-        // Lookups read only sstfilter's tables, which need no comparator and no manifest.
-        Command::Get(args) => get::run(args, format, secret, &mut output),
-        Command::Scan(args) => scan::run(args, format, reading, &mut output),
+        Command::Get(args) => commands::get::run(args, format, &context, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
-        Command::Dump(args) => dump::run(args, format, reading, &mut output),
         Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
         Command::Map(MapCommand::Merge(args)) => output.print(commands::map::merge::run(args, &context)?),
         Command::Map(MapCommand::Old(command)) => map::run(command, format, reading, &mut output),

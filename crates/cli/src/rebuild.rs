@@ -172,7 +172,7 @@ impl<'a> Rebuild<'a> {
             let is_damage = matches!(problem, TableError::Checksum { .. } | TableError::Corrupt { .. });
             let problem = anyhow::Error::from(problem);
             if is_damage {
-                problem.context("`sstfilter dump --salvage` prints the entries that can be read")
+                problem.context("`sstfilter get --salvage` prints the entries that can be read")
             } else {
                 problem
             }

@@ -4,6 +4,7 @@ pub(crate) mod advise;
 pub(crate) mod build;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod filter;
+pub(crate) mod get;
 pub(crate) mod map;
 pub(crate) mod options;
 pub(crate) mod verify;

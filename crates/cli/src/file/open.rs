@@ -179,10 +179,11 @@ fn open_table_with(path: &Path, options: &TableOptions) -> anyhow::Result<Table>
     })
 }
 
-/// Fails unless the file at `path` is, or may have been, a table of this library.
+/// Fails unless the file at `path` is a table of this library.
 pub(crate) fn ensure_own_table(path: &Path) -> anyhow::Result<()> {
-    let what = match look_at(path)? {
-        Look::Table | Look::Neither => return Ok(()),
+    let what = match look(path)? {
+        Look::Table => return Ok(()),
+        Look::Neither => bail!("{}: {}", input::name(path), neither(path)),
         Look::Foreign(engine) => {
             let advice =
                 "`probe` shows which tables may contain a key, and `get --keys-only` prints the keys of a table";

@@ -98,6 +98,11 @@ pub(crate) const ORPHAN: &str = "the table is gone, so no reader uses the sideca
 /// Explains a stale sidecar.
 pub(crate) const STALE: &str = "the sidecar is of another table, or of an earlier table of this name, and is ignored";
 
+/// How to get the keys of a table of RocksDB whose compression this program does not support.
+pub(crate) const BY_SST_DUMP: &str = "\
+sst_dump --file=TABLE --command=scan --output_hex | sed -n \"s/^'\\([0-9A-Fa-f]*\\)' seq.*/\\1/p\" | \
+sstfilter compare --input - --keys-format hex";
+
 const STATE_COMPARATOR: &str = "if you know the name of its database's comparator, pass it with --comparator";
 
 /// Advice for messages of the library that contain all of these words: it names functions, and users need options.

@@ -28,7 +28,7 @@ use file::Answers;
 pub(crate) use file::{FileProbes, hasher_of, probe_file};
 pub(crate) use listing::distinct_names;
 use listing::{Answer, Listing, SoughtKey, Touched};
-pub(crate) use range::{Ends, SkippedBy};
+pub(crate) use range::Ends;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("sought").required(true).args(["keys", "range", "ranges"]))]

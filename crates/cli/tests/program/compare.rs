@@ -321,7 +321,7 @@ fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
     assert!(page.contains("sst_dump --file=TABLE --command=scan --output_hex | sed"), "{page}");
     let alone = format!("{tables}/000009.sst");
     run(&["compare", "--input", &alone]).expect_error("sst_dump --file=TABLE");
-    run(&["dump", "--keys-only", &alone]).expect_error("sst_dump --file=TABLE");
+    run(&["get", "--keys-only", &alone]).expect_error("sst_dump --file=TABLE");
 
     fs::write(format!("{tables}/000003.sst"), "what is left of a table").unwrap();
     crate::common::flip(format!("{tables}/000002.sst"), 20_000);

@@ -2,7 +2,6 @@
 //! that ends at the first bad block, a readable table that is reported without entries, an unused sidecar that is
 //! reported as sound, and entries that are lost although their bytes are intact.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -73,50 +72,6 @@ fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
     assert_eq!((&json["sound"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
     flip(&sidecar, 100);
     assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is still reported");
-}
-
-#[test]
-fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
-    let place = Place::new();
-    let table = table(&place);
-    let all = run(&["dump", &table]).expect_code(0).stdout;
-    let sound = run(&["dump", &table, "--salvage"]).expect_code(0);
-    assert_eq!(sound.stdout, all);
-    assert!(sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing"), "{}", sound.stderr);
-    flip(&table, part(&table, "index").0 + 20);
-    let without_index = run(&["dump", &table, "--salvage"]).expect_code(0);
-    assert_eq!(without_index.stdout, all);
-    assert!(without_index.stderr.contains("the index cannot be used"), "{}", without_index.stderr);
-    flip(&table, part(&table, "index").0 + 20);
-
-    let bytes = data_bytes(&table);
-    (1..4).for_each(|number| flip(&table, number * bytes / 4));
-    run(&["dump", &table]).expect_code(2);
-    let salvaged = run(&["dump", &table, "--salvage"]).expect_code(1);
-    let lines: BTreeSet<_> = all.lines().collect();
-    let count = salvaged.stdout.lines().count();
-    assert!(count > 19_000 && salvaged.stdout.lines().all(|line| lines.contains(line)), "{count}");
-    let missing = salvaged.stderr.lines().filter(|line| line.contains("missing: keys after \"key")).count();
-    assert_eq!(missing, 3, "{}", salvaged.stderr);
-    assert!(salvaged.stderr.contains("of 20,000 entries salvaged; 3 data blocks missing"), "{}", salvaged.stderr);
-    let json = run(&["dump", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
-    let missing = json["missing"].as_array().unwrap();
-    assert_eq!((missing.len(), json["count"].as_u64()), (3, Some(count as u64)));
-    let key = |at: usize, name: &str| missing[at][name].as_str().unwrap().to_owned();
-    assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));
-    let refilled = place.write("left.tsv", salvaged.stdout);
-    run(&["build", "--input", &refilled, "--out", &place.text("again")]).expect_code(0);
-}
-
-#[test]
-fn what_cannot_be_salvaged_is_said() {
-    let place = Place::new();
-    let table = table(&place);
-    let (properties, _) = part(&table, "properties");
-    flip(&table, properties + 5);
-    run(&["dump", &table, "--salvage"]).expect_error("without footer, metaindex and properties");
-    let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
-    run(&["dump", foreign, "--salvage"]).expect_error("--salvage is for tables of sstfilter");
 }
 
 /// A hundred tables have thousands of lines. A user must find those that need a look without reading all of them.

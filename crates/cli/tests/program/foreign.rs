@@ -215,22 +215,6 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
 }
 
 #[test]
-fn the_keys_of_a_table_are_dumped_and_its_values_refused() {
-    let fixtures = fixtures();
-    for name in ["rocksdb/7.8-bloom-fv5.sst", "rocksdb/7.8-codec-zstd.sst", "leveldb/snappy.ldb"] {
-        let path = format!("{FIXTURES}/{name}");
-        let [stored, _] = decimal_keys(&fixtures[&path]);
-        assert_eq!(run(&["dump", &path, "--keys-only"]).expect_code(0).stdout, stored, "{name}");
-        run(&["dump", &path]).expect_error("add --keys-only");
-        let json = run(&["dump", &path, "--keys-only", "--json"]).expect_code(0).json();
-        assert_eq!((&json["count"], &json["tombstones"]), (&fixtures[&path]["count"], &0.into()), "{name}");
-        let out = Place::new();
-        run(&["filter", &path, "--out", &out.text("x.filter")])
-            .expect_error("expected a table of sstfilter, got one of");
-    }
-}
-
-#[test]
 fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     let fixtures = fixtures();
     let bloom = format!("{FIXTURES}/rocksdb/11.8-partitioned-ribbon.sst");

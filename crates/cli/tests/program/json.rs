@@ -25,7 +25,7 @@ fn after_an_error_there_is_one_object_too() {
     let (out, missing) = (place.build(10, &[]), place.text("missing"));
     for arguments in [
         &["get", &missing, "key"][..],
-        &["get", &out],
+        &["get"],
         &["build", "--generate", "0", "--out", &out],
         &["build", "--generate", "9", "--out", &out],
         &["probe", &out, "--keys", &missing],

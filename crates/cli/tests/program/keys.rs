@@ -4,31 +4,6 @@
 use crate::common::{Place, run, run_with_input};
 
 #[test]
-fn keys_of_any_bytes_are_built_and_found() {
-    let place = Place::new();
-    let out = place.text("tables");
-    let keys = place.write("keys", "00\tff\n0d0a\t\n\n6b0d\n0x09\t6f6e650a\n");
-    run(&["build", "--input", &keys, "--out", &out, "--keys-format", "hex"]).expect_code(0);
-    let found = run(&["get", &out, "--keys-format", "hex", "00", "0D0A", "6b0d", "09", "--json"]).expect_code(0).json();
-    assert_eq!(found["lookups"][0], serde_json::json!({"key": "\0", "found": true, "value": {"hex": "ff"}}));
-    assert_eq!(found["lookups"][3]["value"], "one\n");
-    let absent = run(&["get", &out, "--keys-format", "hex", "6b"]).expect_code(1);
-    assert_eq!(absent.stderr, "absent: 6b\n");
-    assert_eq!(run(&["get", &out, "--keys-format", "hex", "00"]).expect_code(0).stdout, "ff\n");
-    let many = run(&["get", &out, "--keys-format", "hex", "--keys", &keys]).expect_code(0).stdout;
-    assert_eq!(many, "00\tff\n0d0a\t\n6b0d\t\n09\t6f6e650a\n");
-
-    let nul = place.write("nul", b"\r\n\0k\r\0\t");
-    let probed = run(&["probe", &out, "--keys", &nul, "--keys-format", "nul", "--json"]).expect_code(0).json();
-    assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&3.into(), &0.into()));
-    let found = run(&["get", &out, "--keys", &nul, "--keys-format", "nul", "--json"]).expect_code(0).json();
-    assert_eq!(found["found"], 3, "{found}");
-    run(&["build", "--input", &nul, "--out", &place.text("nul-tables"), "--keys-format=nul"]).expect_code(0);
-    let verified = run(&["verify", &place.text("nul-tables"), "--json"]).expect_code(0).json();
-    assert_eq!(verified["entries"], 3);
-}
-
-#[test]
 fn keys_that_do_not_have_their_format_are_refused_by_line() {
     let place = Place::new();
     let (out, keys) = (place.build(10, &[]), place.write("keys", "6b65\n6b6\n"));
@@ -103,37 +78,6 @@ fn a_dash_is_standard_input_for_tables_and_blocks() {
     for cut in [&table[..table.len() - 1], &[]] {
         run_with_input(&["verify", "-"], cut).expect_code(1);
         run_with_input(&["inspect", "-"], cut).expect_code(1);
-    }
-}
-
-#[test]
-fn a_stored_key_that_ends_in_a_carriage_return_can_be_looked_up() {
-    let place = Place::new();
-    let (keys, out) = (place.write("keys", "6162630d\t310d\n616263\t32\n"), place.text("tables"));
-    run(&["build", "--input", &keys, "--out", &out, "--keys-format", "hex"]).expect_code(0);
-    let asked = |format: &str, lines: &[u8]| {
-        let got = run_with_input(&["get", &out, "--keys", "-", "--keys-format", format, "--json"], lines);
-        let found =
-            got.json()["lookups"].as_array().unwrap().iter().map(|one| one["value"].clone()).collect::<Vec<_>>();
-        (found, got.stderr)
-    };
-    let (found, told) = asked("lines", b"abc\r\nabc\n");
-    assert_eq!(found, ["1\r", "2"]);
-    assert!(told.contains("1 of 2 lines with a carriage return") && told.contains("--keys-format crlf"), "{told}");
-    assert_eq!(asked("lines", b"abc\n").1, "");
-    assert_eq!(asked("crlf", b"abc\r\r\nabc\r\n"), (vec!["1\r".into(), "2".into()], String::new()));
-
-    // Each format reads back what it wrote.
-    let table = format!("{out}/000001.sst");
-    let hex = run(&["dump", &table, "--keys-format", "hex"]).expect_code(0).stdout;
-    for (format, dumped) in [("lines", "abc\t2\nabc\r\t1\r\n"), ("crlf", "abc\t2\r\nabc\r\t1\r\r\n")] {
-        assert_eq!(run(&["dump", &table, "--keys-format", format]).expect_code(0).stdout, dumped);
-        let (text, again) = (place.write("text", dumped), place.text(format));
-        run(&["build", "--input", &text, "--out", &again, "--keys-format", format]).expect_code(0);
-        let read_back = run(&["dump", &format!("{again}/000001.sst"), "--keys-format", "hex"]).expect_code(0).stdout;
-        assert_eq!(read_back, hex, "{format}");
-        let got = run(&["get", &out, "--keys", &text, "--keys-format", format]).expect_code(0).stdout;
-        assert_eq!(got, dumped, "{format}");
     }
 }
 

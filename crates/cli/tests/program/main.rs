@@ -16,6 +16,7 @@ mod demo;
 mod effort;
 mod export;
 mod foreign;
+mod get;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod json;

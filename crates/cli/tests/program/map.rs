@@ -323,7 +323,7 @@ fn tables_of_other_engines_are_covered_unless_they_have_range_tombstones() {
     let map = place.text("a.map");
     let built = json(&["map", "build", &rocksdb, &leveldb, &tombstones, "--out", &map], 0);
     assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&2.into(), &tombstones.as_str().into()));
-    let dumped = run(&["dump", &leveldb, "--keys-only", "--keys-format", "hex"]).expect_code(0).stdout;
+    let dumped = run(&["get", &leveldb, "--keys-only", "--keys-format", "hex"]).expect_code(0).stdout;
     let keys = place.write("keys", dumped);
     let probed =
         json(&["map", "probe", &map, "--keys", &keys, "--keys-format", "hex", "--per-key", "--tables", &leveldb], 0);

@@ -133,7 +133,7 @@ fn options_that_make_no_range_filter_are_refused() {
     assert!(probed.contains("pass its prefix with --range-prefix"), "{probed}");
     run(&["probe", &ordered, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
     run(&["probe", &ordered, "--range", "a"]).expect_error("--range");
-    run(&["dump", &ordered]).expect_error("is a filter block, which has no keys");
+    run(&["get", &ordered]).expect_error("expected a table, got a filter");
     run(&["filter", &ordered, "--out", &out]).expect_error("expected a table, got a filter");
     let advice = run(&["advise", "--tables", &ordered]);
     advice.expect_error("expected filters whose cost is known, got none");
@@ -147,42 +147,6 @@ fn tables(place: &Place, options: &[&str]) -> String {
 }
 
 const HASHED: [&str; 4] = ["--range-filter", "hashed:64:0.001:4", "--range-prefix", ":"];
-
-#[test]
-fn a_scan_prints_what_is_there_and_says_which_tables_were_skipped_by_what() {
-    let place = Place::new();
-    let out = tables(&place, &["--range-filter", "ordered:0.001"]);
-    let found = run(&["scan", &out, "user07:0100", "user07:0125"]).expect_code(0);
-    assert_eq!(found.stdout, "user07:0100\t\nuser07:0110\t\nuser07:0120\t\n");
-    assert!(found.stderr.contains("3 keys from 4 tables: 0 skipped by their smallest"), "{}", found.stderr);
-    let beyond = run(&["scan", "--json", &out, "user60:", "user70:"]).expect_code(1).json();
-    assert_eq!((&beyond["skipped_by_keys"], &beyond["data_block_reads"]), (&4.into(), &0.into()), "{beyond}");
-    let between = run(&["scan", "--json", &out, "user07:0195", "user07:9999"]).expect_code(1).json();
-    let filtered = between["skipped_by_range_filter"].as_u64().unwrap();
-    let read = between["per_table"].as_array().unwrap().iter().filter(|table| table["skipped_by"].is_null()).count();
-    assert_eq!(filtered + read as u64, 4, "{between}");
-    run(&["scan", &out, "b", "a"]).expect_error("expected LOWER below UPPER");
-}
-
-#[test]
-fn a_hashed_filter_skips_tables_for_readers_with_its_prefix_and_hides_nothing_from_others() {
-    let place = Place::new();
-    let out = tables(&place, &HASHED);
-    let scan = |options: &[&str]| {
-        let scan = ["scan", "--json", &out, "user07:0101", "user07:0105"];
-        run(&[&scan[..], options].concat()).expect_code(1)
-    };
-    let with_prefix = scan(&["--range-prefix", ":"]);
-    assert_eq!(with_prefix.json()["skipped_by_range_filter"], 4, "{}", with_prefix.stdout);
-    let without = scan(&[]);
-    assert_eq!(without.json()["skipped_by_range_filter"], 0, "{}", without.stdout);
-    assert!(without.stderr.contains("pass its prefix with --range-prefix"), "{}", without.stderr);
-    for options in [&["--range-prefix", ":"][..], &[]] {
-        let all =
-            run(&[&["scan", "--json", &out, "user07:0000", "user08:0000"], options].concat()).expect_code(0).json();
-        assert_eq!(all["count"], 20, "{all}");
-    }
-}
 
 #[test]
 fn the_range_filter_of_a_table_is_shown_verified_and_probed() {
@@ -214,8 +178,8 @@ fn the_range_filter_of_a_table_is_shown_verified_and_probed() {
     }
     let shown = run(&[&["inspect", &table][..], &prefix].concat()).expect_code(1).stdout;
     assert!(shown.contains("range filter not usable"), "{shown}");
-    let scan = ["scan", "--json", &out, "user07:0000", "user08:0000"];
-    assert_eq!(run(&[&scan[..], &prefix].concat()).expect_code(0).json()["count"], 20);
+    let scan = ["get", "--json", &out, "--range", "user07:0000", "user08:0000"];
+    assert_eq!(run(&[&scan[..], &prefix].concat()).expect_code(0).json()["found_entries"], 20);
 }
 
 #[test]

@@ -189,10 +189,10 @@ fn one_table_that_cannot_be_rebuilt_leaves_its_sidecar_and_does_not_stop_the_oth
     let mut damaged = fs::read(&table).unwrap();
     damaged[5_000] ^= 1;
     fs::write(&table, damaged).unwrap();
-    let dumped = run(&["dump", &table]).expect_code(2).stderr;
+    let dumped = run(&["get", &table]).expect_code(2).stderr;
     assert!(dumped.contains("--salvage prints the entries that can be read: "), "{dumped}");
     let report = run(&["rebuild", &out, "--bits-per-key", "16", "--json"]).expect_code(2).json();
-    assert!(report["tables"][0]["problem"].as_str().unwrap().contains("`sstfilter dump --salvage`"), "{report}");
+    assert!(report["tables"][0]["problem"].as_str().unwrap().contains("`sstfilter get --salvage`"), "{report}");
     assert_eq!((&report["rebuilt"], &report["failed"]), (&1.into(), &1.into()), "{report}");
     assert!(report["tables"][0]["problem"].as_str().unwrap().contains("000001.sst"), "{report}");
     assert_eq!(fs::read(&sidecar).unwrap(), old);

@@ -81,7 +81,7 @@ fn a_table_that_cannot_be_salvaged_is_to_be_restored() {
     let report = run(&["report", &store, "--json"]).expect_code(1).json();
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter verify {table}")]), "{report}");
     assert!(report["remarks"][0]["advice"].as_str().unwrap().starts_with("Restore the table from a backup"));
-    run(&["dump", &table, "--salvage"]).expect_error("cannot be salvaged");
+    run(&["get", &table, "--salvage"]).expect_error("nothing can be salvaged");
 }
 
 #[test]

@@ -1,0 +1,250 @@
+//! `get`, the reader of tables. The failures guarded against: an older value, an entry that is left out or read back as
+//! another one, and a message that hides that something is missing.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use sstfilter_table::{Table, TableOptions, TablePart, TableWriter};
+
+use crate::common::{Place, flip, program, run, run_with_input};
+
+/// Returns where a part of the table begins, and its length.
+fn part(table: &str, part: TablePart) -> (usize, usize) {
+    let region = Table::open(table, &TableOptions::default()).unwrap().region(part).unwrap();
+    (usize::try_from(region.start).unwrap(), usize::try_from(region.end - region.start).unwrap())
+}
+
+#[test]
+fn values_are_printed_and_absent_keys_named() {
+    let place = Place::new();
+    let out = place.build(100, &["--files", "4"]);
+    assert_eq!(run(&["get", &out, "key0042"]).expect_code(0).stdout, "value0042\n");
+    let mixed = run(&["get", &out, "key0001", "nothing"]).expect_code(1);
+    assert_eq!((mixed.stdout.as_str(), mixed.stderr.as_str()), ("key0001\tvalue0001\n", "absent: nothing\n"));
+    assert_eq!(run(&["get", &out, "key0001", "nothing", "--quiet"]).expect_code(1).stderr, "");
+    assert_eq!(run(&["get", &out, "key0001", "nothing", "--keys-only"]).expect_code(1).stdout, "key0001\n");
+    let json = run(&["get", "--json", &out, "key0001", "nothing"]).expect_code(1).json();
+    let entry = serde_json::json!({ "key": "key0001", "value": "value0001", "is_tombstone": false });
+    assert_eq!((&json["found"][0], &json["absent"][0], &json["tables"]), (&entry, &"nothing".into(), &4.into()));
+    assert!(run(&["get", "--json", &out, "no"]).expect_code(1).json()["found"].as_array().unwrap().is_empty());
+    let (input, single) = (place.write("in", "k\n"), place.text("single"));
+    run(&["build", "--input", &input, "--out", &single]).expect_code(0);
+    let found = run(&["get", &single, "k"]).expect_code(0);
+    assert_eq!((found.stdout.as_str(), found.stderr.as_str()), ("\n", "present, without a value: k\n"));
+    let all = run(&["get", &out]).expect_code(0).stdout;
+    assert!(all.starts_with("key0000\tvalue0000\nkey0001\t") && all.lines().count() == 100, "{all}");
+}
+
+#[test]
+fn the_highest_number_is_the_newest() {
+    let place = Place::new();
+    let [a, b] = ["old", "new"].map(|value| {
+        let (input, out) = (place.write("in", format!("k\t{value}\n")), place.text(&format!("of-{value}")));
+        run(&["build", "--input", &input, "--out", &out]).expect_code(0);
+        out
+    });
+    let rename = |from: &str, to: &str| fs::rename(from, to).unwrap();
+    rename(&format!("{b}/000001.sst"), &format!("{a}/000010.sst"));
+    assert_eq!(run(&["get", &a, "k"]).expect_code(0).stdout, "new\n");
+    rename(&format!("{a}/000010.sst"), &format!("{a}/10.sst"));
+    assert_eq!(run(&["get", &a]).expect_code(0).stdout, "k\tnew\n");
+    fs::copy(format!("{a}/10.sst"), format!("{a}/0010.sst")).unwrap();
+    run(&["get", &a, "k"]).expect_error("have the same number: cannot tell which is newer");
+    fs::remove_file(format!("{a}/0010.sst")).unwrap();
+    rename(&format!("{a}/10.sst"), &format!("{a}/ten.sst"));
+    run(&["get", &a, "k"]).expect_error("cannot tell its age without a number");
+}
+
+/// Once, escapes in a pipe were read as other keys, which no filter contains.
+#[test]
+fn what_is_printed_is_read_back_as_the_same_entries() {
+    let place = Place::new();
+    let any = "\t6e6f206b6579\n00\t\n0061\t00\n0a\t0d\n61\t\n6162\t610963\n620d\tff\nefbbbf\t31\nff\t0a\n";
+    let text = "\tempty key\na\t1\nb\t\nb c\t2\tx\n\u{e9}\t\u{20ac}\n";
+    for (format, input, options) in [
+        ("hex", any.as_bytes(), &[][..]),
+        ("hex", b"\t\n00\n0d0a\n", &["--keys-only"]),
+        ("lines", text.as_bytes(), &[]),
+        ("lines", b"\t\na\nb\r\nb c\n", &["--keys-only"]),
+        ("crlf", b"abc\t2\r\nabc\r\t1\r\r\n", &[]),
+        ("nul", b"\0a\t\0b\r\n\0", &["--keys-only"]),
+    ] {
+        let (input_path, out) = (place.write("in", input), place.text("tables"));
+        let format = ["--keys-format", format];
+        run(&[&["build", "--input", &input_path, "--out", &out, "--overwrite"], &format[..]].concat()).expect_code(0);
+        for path in [out.clone(), format!("{out}/000001.sst")] {
+            let printed = program().args(["get", &path]).args(format).args(options).output().unwrap();
+            assert!(printed.stdout == input, "{format:?} {options:?}: {:?}", String::from_utf8_lossy(&printed.stdout));
+            let got = run(&[&["get", &path, "--keys", &input_path, "--json"], &format[..]].concat());
+            assert_eq!(got.expect_code(0).json()["absent"].as_array().unwrap().len(), 0);
+        }
+    }
+    let out = place.text("tables");
+    let (input, hex) = (place.write("any", any), ["--keys-format", "hex"]);
+    run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+    assert_eq!(run(&["get", &out, "0061", hex[0], hex[1]]).expect_code(0).stdout, "00\n");
+    assert_eq!(run(&["get", &out, "6b", hex[0], hex[1]]).expect_code(1).stderr, "absent: 6b\n");
+    let json = run(&["get", &out, "ff", "00", "--json", hex[0], hex[1]]).expect_code(0).json();
+    assert_eq!((&json["found"][0]["key"]["hex"], &json["found"][1]["key"]), (&"ff".into(), &"\0".into()));
+    for (entry, words) in [
+        ("610a\t", r"key a\n: a line"),
+        ("6109\t", r"key a\t: a line"),
+        ("efbbbf61\t", "a line"),
+        ("61\t620a", "key a: a line"),
+    ] {
+        let input = place.write("in", format!("{entry}\n"));
+        run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+        let refused = run(&["get", &out]).expect_code(2);
+        assert!(refused.stderr.contains(words) && refused.stderr.contains("--keys-format hex"), "{}", refused.stderr);
+        assert!(refused.stdout.is_empty(), "{entry}");
+    }
+    let input = place.write("in", "00\t\n");
+    run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+    run(&["get", &out, "--keys-format", "nul"]).expect_error("add --keys-only");
+    run(&["get", &out, "--keys-format", "nul", "--keys-only"]).expect_error(r"key \x00 contains a NUL byte");
+}
+
+#[test]
+fn tombstones_are_no_empty_values() {
+    let place = Place::new();
+    let path = place.text("000001.sst");
+    let mut writer = TableWriter::create(&path, &TableOptions::default()).unwrap();
+    writer.add(b"a", b"").unwrap();
+    writer.delete(b"b").unwrap();
+    writer.finish().unwrap();
+    let printed = run(&["get", &path]).expect_code(0);
+    let note = "note: 1 tombstone, printed as lines without a tab\n";
+    assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), ("a\t\nb\n", note));
+    let json = run(&["get", &path, "--json"]).expect_code(0).json();
+    let b = serde_json::json!({ "key": "b", "value": null, "is_tombstone": true });
+    assert_eq!((&json["found"][0]["value"], &json["found"][1], &json["tombstones"]), (&"".into(), &b, &1.into()));
+    assert_eq!(run(&["get", &place.text("")]).expect_code(0).stdout, "a\t\n", "a set has no deleted keys");
+}
+
+#[test]
+fn output_ends_with_its_reader_and_at_damage() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", place.build(20_000, &[]));
+    for arguments in [&["get", &table][..], &["get", "--json", &table]] {
+        let mut child = program().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(141), ""), "{arguments:?}");
+    }
+    flip(&table, 100_000);
+    let cut = run(&["get", &table]).expect_code(2);
+    assert!(
+        cut.stdout.starts_with("key0000\tvalue0000\n") && cut.stderr.contains("--salvage prints"),
+        "{}",
+        cut.stderr
+    );
+    let json = run(&["get", &table, "--json"]).expect_code(2).json();
+    let error = json["error"].as_str().unwrap();
+    assert!(
+        error.contains("checksum") && json["found"].as_array().unwrap().len() == cut.stdout.lines().count(),
+        "{error}"
+    );
+    run(&["get", &place.text("missing")]).expect_error("missing");
+}
+
+#[test]
+fn of_other_engines_there_are_keys_alone() {
+    let place = Place::new();
+    for (table, count) in [("rocksdb/11.8-bloom-7-keys.sst", 7), ("leveldb/snappy.ldb", 6_000)] {
+        let table = format!("../interop/fixtures/{table}");
+        let keys = run(&["get", &table, "--keys-only", "--keys-format", "hex"]).expect_code(0).stdout;
+        assert_eq!(keys.lines().count(), count, "{table}");
+        let keys = place.write("keys", keys);
+        let probed = run(&["probe", &table, "--keys", &keys, "--keys-format", "hex", "--json"]).expect_code(0).json();
+        assert!(!probed.to_string().contains("\"keys_without_candidates\":1"), "{probed}");
+        let json = run(&["get", &table, "--keys-only", "--json"]).expect_code(0).json();
+        assert_eq!(json["found_entries"], count);
+        for refused in [&["get", &table][..], &["get", &table, "--salvage"], &["get", &table, "key"]] {
+            run(refused).expect_error("`get --keys-only` prints the keys of a table");
+        }
+    }
+    for directory in ["rocksdb", "leveldb"] {
+        run(&["get", &format!("../interop/fixtures/{directory}"), "k"]).expect_error("expected a table of sstfilter");
+    }
+    run(&["get", "../../fixtures/v1/bloom-1000-keys-10-bits.block"]).expect_error("expected a table, got a filter");
+}
+
+/// Rows of users, ten units apart.
+fn rows(place: &Place, options: &[&str]) -> String {
+    let row = |number: usize| format!("user{:02}:{:04}", number / 20, number % 20 * 10);
+    let (input, out) = (place.write("rows", crate::common::lines(0..1_000, row)), place.text("tables"));
+    run(&[&["build", "--input", &input, "--out", &out, "--files", "4"], options].concat()).expect_code(0);
+    out
+}
+
+#[test]
+fn a_range_is_printed_and_skipped_tables_are_counted() {
+    let place = Place::new();
+    let out = rows(&place, &["--range-filter", "ordered:0.001"]);
+    let found = run(&["get", &out, "--range", "user07:0100", "user07:0125"]).expect_code(0);
+    assert_eq!(found.stdout, "user07:0100\t\nuser07:0110\t\nuser07:0120\t\n");
+    assert!(found.stderr.contains("3 keys from 4 tables: 0 skipped by their smallest"), "{}", found.stderr);
+    let beyond = run(&["get", "--json", &out, "--range", "user60:", "user70:"]).expect_code(1).json();
+    assert_eq!((&beyond["skipped_by_bounds"], &beyond["data_block_reads"]), (&4.into(), &0.into()), "{beyond}");
+    run(&["get", &out, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
+    run(&["get", &out, "--range", "b"]).expect_error("--range");
+}
+
+#[test]
+fn a_hashed_filter_skips_tables_for_readers_with_its_prefix_and_hides_nothing_from_others() {
+    let place = Place::new();
+    let out = rows(&place, &["--range-filter", "hashed:64:0.001:4", "--range-prefix", ":"]);
+    for (options, skipped) in [(&["--range-prefix", ":"][..], 4), (&[], 0)] {
+        let between = ["get", "--json", &out, "--range", "user07:0101", "user07:0105"];
+        let between = run(&[&between[..], options].concat()).expect_code(1);
+        assert_eq!(between.json()["skipped_by_range_filter"], skipped);
+        assert_eq!(between.stderr.contains("pass its prefix with --range-prefix"), skipped == 0, "{}", between.stderr);
+        let all = ["get", "--json", &out, "--range", "user07:0000", "user08:0000"];
+        assert_eq!(run(&[&all[..], options].concat()).expect_code(0).json()["found_entries"], 20);
+    }
+}
+
+#[test]
+fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", place.build(20_000, &[]));
+    let all = run(&["get", &table]).expect_code(0).stdout;
+    let salvage = |code| run(&["get", &table, "--salvage"]).expect_code(code);
+    let (index, properties) = (part(&table, TablePart::Index).0, part(&table, TablePart::Properties).0);
+    let data_bytes = part(&table, TablePart::Data).1;
+    let sound = salvage(0);
+    assert!(sound.stdout == all && sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing"));
+    flip(&table, index + 20);
+    let without_index = salvage(0);
+    assert!(without_index.stdout == all && without_index.stderr.contains("the index cannot be used"));
+    flip(&table, index + 20);
+    (1..4).for_each(|number| flip(&table, number * data_bytes / 4));
+    let salvaged = salvage(1);
+    let lines: BTreeSet<_> = all.lines().collect();
+    let count = salvaged.stdout.lines().count();
+    assert!(count > 19_000 && salvaged.stdout.lines().all(|line| lines.contains(line)), "{count}");
+    assert_eq!(salvaged.stderr.matches("missing: keys after \"key").count(), 3, "{}", salvaged.stderr);
+    assert!(salvaged.stderr.contains("of 20,000 entries salvaged; 3 data blocks missing"), "{}", salvaged.stderr);
+    let json = run(&["get", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
+    let key = |at: usize, name: &str| json["missing"][at][name].as_str().unwrap().to_owned();
+    assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));
+    assert_eq!((json["missing"].as_array().unwrap().len(), &json["found_entries"]), (3, &count.into()));
+    flip(&table, properties + 5);
+    run(&["get", &table, "--salvage"]).expect_error("the footer, metaindex and properties locate the data");
+}
+
+#[test]
+fn a_dash_is_standard_input_for_keys_and_for_a_table() {
+    let place = Place::new();
+    let out = place.build(100, &[]);
+    let table = fs::read(format!("{out}/000001.sst")).unwrap();
+    assert_eq!(run_with_input(&["get", "-", "key0007"], &table).expect_code(0).stdout, "value0007\n");
+    assert_eq!(run_with_input(&["get", "-"], &table).expect_code(0).stdout.lines().count(), 100);
+    let got = run_with_input(&["get", &out, "--keys", "-"], b"key0002\nkey0001\n").expect_code(0).stdout;
+    assert_eq!(got, "key0002\tvalue0002\nkey0001\tvalue0001\n");
+    let twice = run_with_input(&["get", "-", "--keys", "-"], &table).expect_code(2).stderr;
+    assert!(twice.contains("error: standard input can be read only once"), "{twice}");
+}
