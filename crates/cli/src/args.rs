@@ -2,17 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
-use sstfilter::kind;
-use sstfilter::{FalsePositiveRate, KindId};
-use sstfilter_store::LevelSize;
+use sstfilter::FalsePositiveRate;
 
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
 use crate::commands::filter::FilterCommandArgs;
 use crate::commands::get::GetArgs;
 use crate::commands::map::MapCommand;
+use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::compare::CompareArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
@@ -20,9 +18,8 @@ use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
 use crate::rebuild::RebuildArgs;
-use crate::report::ReportArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
-use crate::units::{count_in, parse_bytes, parse_count, parse_fpr, parse_ratio};
+use crate::units::{count_in, parse_fpr};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -132,18 +129,13 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Rank the kinds of filter for your use case, with sizes, rates and reasons
     Advise(AdviseArgs),
-    /// Report on the filters of your tables: sizes by level, bad filters and how to fix them, measured rates, other
-    /// settings. Data blocks are not checked: `verify` does that
+    /// Report on the filters of a store: state of each file and what to do, sizes by level, measured rates, and what
+    /// other filters would cost. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
     /// Print the manual page, or write the pages of all commands
     Man(ManArgs),
-}
-
-/// The names of all kinds.
-fn kind_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(kind::all().iter().map(|entry| entry.name))
 }
 
 #[derive(Debug, Args)]
@@ -152,73 +144,19 @@ pub(crate) struct AdviseArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AdviseCommand>,
 
-    /// Compare the cost of existing filters with that of sstfilter's instead: tables (also of RocksDB, LevelDB and
-    /// Pebble), filter blocks, or directories of them
-    #[arg(long, value_name = "PATH", num_args = 1..,
-        required_unless_present_any = ["levels", "ranges"])]
-    pub(crate) tables: Vec<PathBuf>,
-
-    /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
-    /// and compare the result with equal bits per key everywhere. KEYS lists the keys of each level from level 0 on,
-    /// such as 40K/4,1e5,1e6,1e7, where 40K/4 means 40,000 keys in four overlapping runs. Without a list, the levels
-    /// are read from --tables: tables of level 0 overlap each other, tables of other levels do not. A table's level
-    /// comes from the table itself or from the MANIFEST next to it
-    #[arg(long, value_name = "KEYS,...", num_args = 0..=1, value_parser = parse_levels,
-        conflicts_with = "fpr")]
-    #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
-    pub(crate) levels: Option<Option<LevelSizes>>,
-
     /// Recommend a range filter for keys like those of this file. Shows the rows per prefix, how dense the keys are,
     /// and how often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie
     /// within [default: all but the last 8 bytes, if all keys have one length]
-    #[arg(long, value_name = "KEYS",
-        conflicts_with_all = ["tables", "levels", "memory"])]
+    #[arg(long, value_name = "KEYS", required = true)]
     pub(crate) ranges: Option<PathBuf>,
 
     /// With --ranges: length of the ranges, in units of the integer after the prefix [default: 1024]
-    #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges",
-        conflicts_with_all = ["tables", "levels"])]
+    #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges")]
     pub(crate) range_length: Option<u64>,
 
-    /// With --levels: kind of filter
-    #[arg(long, value_name = "KIND", default_value = KindId::RIBBON.name(), requires = "levels", value_parser = kind_names())]
-    pub(crate) policy: String,
-
-    /// With --tables: also show what filters of this size would cost; auto builds filters with the rate of a Bloom
-    /// filter of this size. With --levels: the budget as mean bits per key over all keys, instead of --memory [default:
-    /// the size of the filters of --tables, or 10]
-    // Not `BitsPerKey`: a mean over levels without filters may be below 1.
-    #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true,
-        conflicts_with_all = ["memory", "ranges"])]
-    pub(crate) bits_per_key: Option<f64>,
-
-    /// With --levels: no filters on the last level, for stores where nearly every lookup finds its key
-    #[arg(long, requires = "levels")]
-    pub(crate) optimize_for_hits: bool,
-
-    /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]. With --tables: also show
-    /// what filters of this rate would cost
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true,
-        conflicts_with_all = ["memory", "bits_per_key"])]
+    /// Maximum false positive rate, between 0 and 1 [default: 0.01]
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true)]
     pub(crate) fpr: Option<FalsePositiveRate>,
-
-    /// Maximum size of the filter in bytes (units K, M, G); with --levels, of all filters together
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) memory: Option<u64>,
-}
-
-/// The levels of a store, from level 0 on.
-#[derive(Clone, Debug)]
-pub(crate) struct LevelSizes(pub(crate) Vec<LevelSize>);
-
-/// Parses a list of levels: the keys of each, and after a slash its runs, if there is more than one.
-fn parse_levels(text: &str) -> Result<LevelSizes, String> {
-    let parse = |(level, text): (u32, &str)| {
-        let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
-        Ok(LevelSize::new(level, parse_count(keys)?).with_runs(count_in(1..=u64::MAX)(runs)?))
-    };
-    // From level 0 on, so that the list needs no numbers of levels.
-    (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
 #[cfg(test)]

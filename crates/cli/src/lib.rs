@@ -27,7 +27,6 @@ mod print;
 mod probe;
 mod ranges;
 mod rebuild;
-mod report;
 mod shell;
 mod system;
 mod words;
@@ -60,8 +59,10 @@ pub(crate) use {
 const REPORTS: &[Report] = &[
     ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
     ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
+    ("advise levels", &commands::advise::levels::LevelsAdvice::SCHEMA),
     ("build", &commands::build::run::BuildReport::SCHEMA),
     ("map build", &commands::map::target::WrittenMap::SCHEMA),
+    ("report", &commands::report::StoreReport::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
     ("get", &commands::get::GetReport::SCHEMA),
 ];
@@ -149,13 +150,13 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Advise(AdviseArgs { command: Some(AdviseCommand::Kind(args)), .. }) => {
             output.print(commands::advise::kind::run(args)?)
         }
-        // Before the arm for tables: `--levels` may come with `--tables`.
-        Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
-        Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
-        Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
+        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Levels(args)), .. }) => {
+            output.print(commands::advise::levels::run(args, &context)?)
+        }
+        Command::Advise(args) => output.report(advise::ranges::run(args, format, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
-        Command::Report(args) => output.report(report::run(args, &cli.reading_options(), format, reading)?),
+        Command::Report(args) => output.print(commands::report::run(args, format, &context)?),
     }?;
     // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;

@@ -7,4 +7,5 @@ pub(crate) mod filter;
 pub(crate) mod get;
 pub(crate) mod map;
 pub(crate) mod options;
+pub(crate) mod report;
 pub(crate) mod verify;

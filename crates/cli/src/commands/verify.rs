@@ -55,7 +55,6 @@ record! {
         /// files that could not be read
         unreadable: u64 [json],
         entries: u64 [json],
-        /// all files that count, with the details
         files: Vec<FileVerdict> [json],
         /// files that their database does not use
         not_live: Vec<FileVerdict> [json],

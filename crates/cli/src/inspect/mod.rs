@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use foreign::ForeignFields;
-pub(crate) use overview::{Damage, NO_FILTER, Overview, State};
+pub(crate) use overview::{Overview, State};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sidecar::{SidecarBeside, SidecarFields};

@@ -33,7 +33,7 @@ const USUAL_FPR: f64 = 0.05;
 const SAMPLED: usize = 100;
 
 /// Keys that no table has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AbsentKeys {
     pub(crate) keys: Vec<Vec<u8>>,
     /// Where the keys are from, as a clause.

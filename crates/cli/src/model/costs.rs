@@ -15,13 +15,12 @@ const BINDING_BYTES: u64 = 8;
 record! {
     /// The cost of filters for all tables.
     pub(crate) struct Cost {
-        /// the present filters, or a policy of sstfilter and what it keeps of them
         pub(crate) choice: String [row],
         pub(crate) filter_bytes: Bytes [row],
         pub(crate) bits_per_key: Bits [row],
         pub(crate) mean_fpr: Rate [row],
         /// share of the present bytes that the filters save; negative if they take more
-        pub(crate) saved_share: Rate [row],
+        pub(crate) saved_share: Option<Rate> [row],
         /// filters that stay as they are, because the policy has none of this rate or size
         pub(crate) kept_filters: u64 [json],
     }
@@ -56,14 +55,14 @@ enum Policy {
 impl TableFilter {
     /// Returns the filter of keys that readers use. If its rate does not follow from its shape, it is the observed one.
     pub(crate) fn of(file: &FileReport) -> Option<Self> {
-        let filter = file.filters.iter().find(|filter| filter.range_rates.is_empty())?;
+        let filter = file.key_filter()?;
         let observed = || file.observed.as_ref()?.observed_fpr;
         let Rate(fpr) = filter.expected_fpr.or_else(observed)?;
         let keys = filter.keys.filter(|_| filter.state <= State::Fallback)?;
         Some(Self { keys, bytes: filter.filter_bytes.0, fpr })
     }
 
-    fn bits_per_key(&self) -> f64 {
+    pub(crate) fn bits_per_key(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
@@ -130,7 +129,7 @@ impl Cost {
             Policy::Bloom => "bloom",
         };
         let cost = Self::of(format!("{policy}, {goal}"), &others);
-        let saved_share = Rate(1.0 - cost.filter_bytes.0 as f64 / self.filter_bytes.0.max(1) as f64);
+        let saved_share = Some(Rate(1.0 - cost.filter_bytes.0 as f64 / self.filter_bytes.0.max(1) as f64));
         Self { saved_share, kept_filters, ..cost }
     }
 }

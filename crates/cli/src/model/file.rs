@@ -57,11 +57,8 @@ record! {
 
     /// The place of a file in its database.
     pub(crate) struct Place {
-        /// directory of the database
         pub(crate) database: Option<PathName>,
-        /// name of the column family
         pub(crate) column_family: Option<String>,
-        /// level of the table, which the table or the MANIFEST records
         pub(crate) level: Option<u32> [row],
         /// whether the MANIFEST names the file
         pub(crate) is_live: Option<bool>,
@@ -71,10 +68,8 @@ record! {
     pub(crate) struct Reason {
         pub(crate) state: State [row],
         pub(crate) part: Option<String> [row],
-        /// the problem or peculiarity
         pub(crate) why: String [row],
         pub(crate) advice: Option<String>,
-        /// commands to run first
         pub(crate) commands: Vec<String>,
     }
 
@@ -161,11 +156,9 @@ record! {
 
     /// The answers of the filter for absent keys.
     pub(crate) struct Observed {
-        /// absent keys that the filter was probed for
         pub(crate) probes: u64,
         /// absent keys of which the filter holds no part
         pub(crate) not_probed: u64,
-        /// probes that the filter answered with "may contain"
         pub(crate) positives: u64,
         pub(crate) observed_fpr: Option<Rate> [row],
         pub(crate) observed_fpr_margin: Option<Rate> [row],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 
 use super::costs::{Cost, TableFilter};
-use super::file::FileReport;
+use super::file::{FileReport, Place};
 use crate::file::open::Opened;
 use crate::file::problem::State;
 use crate::file::walk::Found;
@@ -23,23 +23,29 @@ pub(crate) struct Family<T> {
 }
 
 /// The database and the column family of a file.
-pub(crate) type Place = (Option<PathBuf>, Option<String>);
+pub(crate) type FamilyPlace = (Option<PathBuf>, Option<String>);
 
 /// Returns the place of a file that was opened.
-pub(crate) fn place_of(opened: &Opened) -> Place {
+pub(crate) fn place_of(opened: &Opened) -> FamilyPlace {
     (opened.found.database.as_ref().map(|database| database.directory.clone()), opened.family())
+}
+
+impl Place {
+    pub(crate) fn family(&self) -> FamilyPlace {
+        (self.database.as_ref().map(|database| database.0.clone()), self.column_family.clone())
+    }
 }
 
 impl<T> Family<T> {
     /// Sorts files into families. A file of an unknown family belongs to the only one of its database.
-    pub(crate) fn of_each(files: impl IntoIterator<Item = (Place, T)>) -> Vec<Self> {
-        let mut families = BTreeMap::<Place, Vec<T>>::new();
+    pub(crate) fn of_each(files: impl IntoIterator<Item = (FamilyPlace, T)>) -> Vec<Self> {
+        let mut families = BTreeMap::<FamilyPlace, Vec<T>>::new();
         for (place, file) in files {
             families.entry(place).or_default().push(file);
         }
         let unknown: Vec<_> = families.keys().filter(|(_, name)| name.is_none()).cloned().collect();
         for place in unknown {
-            let of_database = |(database, name): &&Place| *database == place.0 && name.is_some();
+            let of_database = |(database, name): &&FamilyPlace| *database == place.0 && name.is_some();
             let named: Vec<_> = families.keys().filter(of_database).cloned().collect();
             if let [only] = &named[..] {
                 let files = families.remove(&place).unwrap_or_default();
@@ -83,55 +89,68 @@ pub(crate) struct Surveyed {
     pub(crate) is_unmeasured: bool,
 }
 
+impl Surveyed {
+    pub(crate) fn new(found: &Found, report: FileReport) -> Self {
+        Self { found: found.clone(), report, reads: 0, unfiltered_reads: 0, is_unmeasured: false }
+    }
+}
+
 record! {
     /// Tables of one level, or of all levels, and their filters of keys.
     pub(crate) struct Figures {
         pub(crate) level: Option<u32> [row],
         pub(crate) tables: u64 [row],
         /// bytes of all tables
-        pub(crate) table_bytes: Bytes [row],
+        pub(crate) size_bytes: Bytes [row],
         /// tables in a state that is worse than that of a fallback
         pub(crate) bad_tables: u64 [row],
         /// tables with a filter of another kind than requested
-        pub(crate) fallback_tables: u64,
+        pub(crate) fallback_tables: u64 [json],
         /// tables with range tombstones: each lookup within their bounds reads them
-        pub(crate) range_tombstone_tables: u64,
+        pub(crate) range_tombstone_tables: u64 [json],
         pub(crate) entries: Option<u64> [row],
-        pub(crate) keys: u64,
+        pub(crate) keys: u64 [json],
         pub(crate) filter_bytes: Bytes [row],
         pub(crate) bits_per_key: Option<Bits> [row],
         pub(crate) mean_fpr: Option<Rate> [row],
-        /// tables that a lookup of an absent key reads although they do not have it
         pub(crate) useless_reads: Option<Figure> [row],
         /// the part of `useless_reads` in tables whose filter is missing or cannot be used
-        pub(crate) unfiltered_reads: Option<Figure>,
+        pub(crate) unfiltered_reads: Option<Figure> [json],
         /// tables that `useless_reads` leaves out, because their filters hold no whole keys and the absent keys are made up
-        pub(crate) unmeasured_tables: u64,
+        pub(crate) unmeasured_tables: u64 [json],
         /// kinds of filters, and the numbers of their tables
         pub(crate) kinds: String [row],
     }
 }
 
 impl Figures {
-    /// Returns the figures of all tables, and those of each level, of which an unknown one comes first.
+    /// Returns the figures of all tables, and those of each level if there are several. An unknown level comes first.
     pub(crate) fn of_each(files: &[Surveyed], absent_keys: u64) -> (Self, Vec<Self>) {
         let mut levels = BTreeMap::<Option<u32>, Vec<&Surveyed>>::new();
         for file in files {
             levels.entry(file.report.place.level).or_default().push(file);
         }
-        let levels = levels.into_iter().map(|(level, files)| Self { level, ..Self::of(&files, absent_keys) });
-        (Self::of(&files.iter().collect::<Vec<_>>(), absent_keys), levels.collect())
+        let of_level = |(level, files): (Option<u32>, Vec<&Surveyed>)| Self { level, ..Self::of(&files, absent_keys) };
+        let mut levels: Vec<_> = levels.into_iter().map(of_level).collect();
+        match levels.pop() {
+            Some(only) if levels.is_empty() => (only, levels),
+            last => {
+                levels.extend(last);
+                (Self::of(&files.iter().collect::<Vec<_>>(), absent_keys), levels)
+            }
+        }
     }
 
     fn of(files: &[&Surveyed], absent_keys: u64) -> Self {
         let count = |is: &dyn Fn(&Surveyed) -> bool| files.iter().filter(|file| is(file)).count() as u64;
         let sum = |of: fn(&Surveyed) -> u64| files.iter().map(|file| of(file)).sum::<u64>();
-        let per_key = |reads: u64| (absent_keys > 0).then(|| Figure(reads as f64 / absent_keys as f64));
+        let is_measured = absent_keys > 0 && files.iter().any(|file| !file.is_unmeasured);
+        let per_key = |reads: u64| is_measured.then(|| Figure(reads as f64 / absent_keys as f64));
         let filters: Vec<_> = files.iter().filter_map(|file| TableFilter::of(&file.report)).collect();
         let cost = Cost::of(String::new(), &filters);
         let mut kinds = BTreeMap::<&str, u64>::new();
         for file in files {
-            *kinds.entry(file.report.filters.first().map_or("none", |filter| &filter.kind)).or_default() += 1;
+            *kinds.entry(file.report.key_filter().map_or("none", |filter| &filter.kind)).or_default() += 1;
         }
         let kinds: Vec<_> = kinds.into_iter().map(|(kind, tables)| format!("{kind} ({})", grouped(tables))).collect();
         let has_range_tombstones = |file: &Surveyed| file.report.contents.has_range_tombstones == Some(true);
@@ -139,7 +158,7 @@ impl Figures {
         Self {
             level: None,
             tables: files.len() as u64,
-            table_bytes: Bytes(sum(|file| file.report.bytes.0)),
+            size_bytes: Bytes(sum(|file| file.report.bytes.0)),
             bad_tables: count(&|file| file.report.state > State::Fallback),
             fallback_tables: count(&|file| file.report.state == State::Fallback),
             range_tombstone_tables: count(&has_range_tombstones),

@@ -4,9 +4,7 @@ use sstfilter_charts::Align;
 
 use crate::output::Column;
 use crate::print::html::cells;
-pub(crate) use crate::print::html::{
-    bullets, details, document, escaped, figure, head, links, list, paragraph, section,
-};
+pub(crate) use crate::print::html::{details, document, figure, head, links, list, paragraph, section};
 
 /// Returns a table of `rows`. The first column names the subject of the figures in the others.
 pub(crate) fn table<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> String {

@@ -66,7 +66,7 @@ fn add(all: &mut Vec<Block>, field: &'static Field, cell: Cell<'_>, extent: Exte
             [] => {}
             // One record has room for all of its fields.
             [record] => add_group(all, field, record, extent),
-            _ => all.push(Block::Table { title: label(field), rows: Rows::of(&records, extent) }),
+            _ => all.push(list(field, &records, extent)),
         },
         (Kind::Lines, Cell::List(cells)) if !cells.is_empty() => {
             let (cells, more) = cut(&cells, extent);
@@ -87,6 +87,25 @@ fn add_group(all: &mut Vec<Block>, field: &Field, record: &dyn Record, extent: E
     if !blocks.is_empty() {
         all.push(Block::Group { title: label(field), blocks });
     }
+}
+
+/// Returns a table of records; of records without columns, a group of each. The first fact of such a record is its title.
+fn list(field: &Field, records: &[&dyn Record], extent: Extent) -> Block {
+    let (title, rows) = (label(field), Rows::of(records, extent));
+    if !rows.titles.is_empty() {
+        return Block::Table { title, rows };
+    }
+    let (shown, more) = cut(records, extent);
+    let group = |record: &&dyn Record| {
+        let mut blocks = blocks(*record, extent);
+        let title = match blocks.first_mut() {
+            Some(Block::Facts(facts)) if !facts.is_empty() => facts.remove(0).1,
+            _ => String::new(),
+        };
+        Block::Group { title, blocks }
+    };
+    let blocks = shown.iter().map(group).chain([Block::Lines { lines: Vec::new(), more }]).collect();
+    Block::Group { title, blocks }
 }
 
 impl Rows {

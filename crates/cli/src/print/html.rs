@@ -32,13 +32,11 @@ pub(crate) fn links<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) 
 }
 
 /// Returns a record: its facts, tables and lists.
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that write pages move to it one by one"))]
 pub(crate) fn whole(record: &dyn Record, extent: Extent) -> String {
     blocks(record, extent).iter().map(block).collect()
 }
 
 /// Returns a table of records, with a line for each.
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that write pages move to it one by one"))]
 pub(crate) fn rows(records: &[&dyn Record], extent: Extent) -> String {
     table(&Rows::of(records, extent))
 }
@@ -52,6 +50,9 @@ fn block(block: &Block) -> String {
             format!("<dl class=\"facts\">{}</dl>", facts.iter().map(fact).collect::<String>())
         }
         Block::Table { title, rows } => format!("<h3>{}</h3>{}", escaped(title), table(rows)),
+        Block::Lines { lines, more } if lines.is_empty() => {
+            and_more(*more).iter().map(|more| paragraph(more)).collect()
+        }
         Block::Lines { lines, more } => bullets(lines.iter().cloned().chain(and_more(*more))),
         Block::Group { title, blocks } => {
             format!("<h3>{}</h3>{}", escaped(title), blocks.iter().map(self::block).collect::<String>())

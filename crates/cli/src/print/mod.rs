@@ -12,13 +12,14 @@ mod text;
 #[cfg_attr(not(test), allow(dead_code, reason = "the commands whose figures have these units move here one by one"))]
 pub(crate) mod types;
 
+pub(crate) use blocks::Extent;
 pub(crate) use json::Json;
 pub use output::Outcome;
 pub(crate) use output::{CANNOT_WRITE, Output, is_quiet, note};
 pub(crate) use page::{Report, page};
 pub(crate) use record::{Cell, Field, Kind, Printed, Record, Schema, Show, Word, record, words};
 #[cfg(test)]
-pub(crate) use {blocks::Extent, page::faults, text::text};
+pub(crate) use {page::faults, text::text};
 
 #[cfg(test)]
 mod tests;

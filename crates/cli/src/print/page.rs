@@ -86,7 +86,7 @@ pub(crate) fn faults(reports: &[Report]) -> Vec<String> {
     let mut faults: Vec<_> = all.iter().filter_map(|field| fault(field)).collect();
     for (position, field) in all.iter().enumerate() {
         let other = all[..position].iter().find(|other| other.name == field.name);
-        if other.is_some_and(|other| (meaning(other), other.kind) != (meaning(field), field.kind)) {
+        if other.is_some_and(|other| meaning(other) != meaning(field) || !is_same(other.kind, field.kind)) {
             faults.push(format!("{} has two meanings or two types", field.name));
         }
     }
@@ -98,6 +98,12 @@ pub(crate) fn faults(reports: &[Report]) -> Vec<String> {
     }
     faults.extend(super::names::unneeded(&all).iter().map(|name| format!("no field needs the common name {name}")));
     faults
+}
+
+/// Whether two fields have one type. Commands may say different things about each of several files.
+#[cfg(test)]
+fn is_same(one: Kind, other: Kind) -> bool {
+    one == other || matches!((one, other), (Kind::Many(_), Kind::Many(_)))
 }
 
 #[cfg(test)]

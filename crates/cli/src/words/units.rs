@@ -57,7 +57,11 @@ pub(crate) fn figure(figure: f64) -> String {
 pub(crate) fn percent(rate: f64) -> String {
     let percentage = rate * 100.0;
     // Three decimals would show it as zero.
-    if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
+    if percentage != 0.0 && percentage.abs() < 0.001 {
+        format!("{percentage:.2e} %")
+    } else {
+        format!("{percentage:.3} %")
+    }
 }
 
 /// Formats a rate from 0 to 1 as a percentage with two or more significant digits and no trailing zeros.

@@ -4,10 +4,8 @@
 use std::fs;
 
 use serde_json::Value;
-use sstfilter::{BuildContext, KeyHasher};
-use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, run};
+use crate::common::{Place, run};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
@@ -34,20 +32,6 @@ fn bad_numbers_are_refused() {
         &["advise", "kind", "10", "--writers", "0"],
         &["advise", "kind", "10", "--policy", "bloom"],
         &["advise", "kind", "18446744073709551615", "--lookups-per-key", "1e9"],
-        &["advise", "--levels"],
-        &["advise", "--levels", ""],
-        &["advise", "--levels", "1e4,,1e5"],
-        &["advise", "--levels", "1e4/0"],
-        &["advise", "--levels", "-1"],
-        &["advise", "--levels", "10", "--tables", "."],
-        &["advise", "--levels", "10", "--fpr", "0.1"],
-        &["advise", "--levels", "10", "--bits-per-key", "-1"],
-        &["advise", "--levels", "10", "--bits-per-key", "1", "--memory", "10"],
-        &["advise", "--levels", "10", "--policy", "auto"],
-        &["advise", "--tables", ".", "--memory", "10"],
-        &["advise", "--tables", ".", "--optimize-for-hits"],
-        &["advise", "--tables", ".", "--bits-per-key", "0.5"],
-        &["advise", "--tables", ".", "--bits-per-key", "9", "--fpr", "0.1"],
     ] {
         let refused = run(bad).expect_code(2);
         assert!(refused.stderr.starts_with("error: "), "{bad:?}: {}", refused.stderr);
@@ -85,150 +69,6 @@ fn the_cheapest_kind_follows_lookups_reads_and_updates() {
 
 fn number(of: &Value) -> f64 {
     of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
-}
-
-/// N. Dayan, M. Athanassoulis, S. Idreos, *Monkey* (SIGMOD 2017): five levels of ratio 10 at 10 bits per key have
-/// 0.01176 useless reads per lookup with ideal Bloom filters, and 3.48 times as many with equal bits.
-#[test]
-fn five_levels_get_the_plan_of_the_paper() {
-    let options = ["advise", "--levels", "1e4,1e5,1e6,1e7,1e8", "--policy", "standard-bloom"];
-    let advice = run(&[&options[..], &["--json"]].concat()).expect_code(0).json();
-    let levels = advice["levels"].as_array().unwrap();
-    assert_eq!(
-        (levels.len(), &levels[4]["level"], &levels[4]["keys"]),
-        (5, &4.into(), &100_000_000.into()),
-        "{advice}"
-    );
-    assert!((number(&advice["plan"]["useless_reads"]) / 0.011_755 - 1.0).abs() < 0.01, "{advice}");
-    assert!((number(&advice["ratio"]) / 3.485 - 1.0).abs() < 0.01, "{advice}");
-    assert_eq!(advice["memory_bytes"], 111_110_000 * 10 / 8);
-    let bytes: u64 = levels.iter().map(|level| level["bytes"].as_u64().unwrap()).sum();
-    assert!(bytes <= 111_110_000 * 10 / 8 && advice["plan"]["bytes"] == bytes, "{advice}");
-    let same = run(&[&options[..], &["--json", "--memory", "138887500"]].concat()).expect_code(0).json();
-    assert_eq!(same["levels"], advice["levels"]);
-    let page = run(&options).expect_code(0).stdout;
-    assert!(page.contains("equal bits per key everywhere cause 3.4") && page.contains("this plan"), "{page}");
-}
-
-#[test]
-fn a_plan_needs_neither_memory_nor_keys() {
-    let without = run(&["advise", "--json", "--levels", "40K/4,1e6", "--memory", "0"]).expect_code(0).json();
-    assert_eq!((&without["plan"]["bytes"], &without["plan"]["useless_reads"]), (&0.into(), &5.0.into()), "{without}");
-    assert_eq!((&without["levels"][0]["runs"], &without["ratio"]), (&4.into(), &1.0.into()), "{without}");
-    let short = run(&["advise", "--levels", "1e4,1e6", "--bits-per-key", "0.5"]).expect_code(0).stdout;
-    assert!(short.contains("even the smallest filters do not fit"), "{short}");
-    let empty = run(&["advise", "--json", "--levels", "0,0"]).expect_code(0).json();
-    assert_eq!((&empty["plan"]["useless_reads"], &empty["ratio"]), (&0.0.into(), &Value::Null), "{empty}");
-    let huge = run(&["advise", "--json", "--levels", "18446744073709551615", "--bits-per-key", "1e300"]);
-    assert_eq!(huge.expect_code(0).json()["plan"]["useless_reads"], 1.0);
-}
-
-#[test]
-fn optimized_for_hits_the_last_level_with_keys_has_no_filters() {
-    let advice = run(&["advise", "--json", "--levels", "1e4,1e5,0", "--optimize-for-hits"]).expect_code(0).json();
-    let rate = |level: usize| number(&advice["levels"][level]["expected_fpr"]);
-    assert!(rate(0) < 1e-6 && rate(1) >= 1.0, "{advice}");
-    assert_eq!(advice["levels"][1]["bytes"], 0);
-}
-
-/// Writes a table of `keys` keys, for a level if one is passed.
-fn write_table(directory: &str, number: u32, level: Option<u32>, keys: u32, has_filter: bool) {
-    let context = BuildContext::new(&KeyHasher::default());
-    let context = level.map_or(context.clone(), |level| context.with_level(level));
-    let options = TableOptions::default().with_context(context);
-    let options = if has_filter { options } else { options.without_filter() };
-    let mut writer = TableWriter::create(format!("{directory}/{number:06}.sst"), &options).unwrap();
-    (0..keys).for_each(|key| writer.add(format!("{number}:{key:08}").as_bytes(), b"value").unwrap());
-    writer.finish().unwrap();
-}
-
-#[test]
-fn the_levels_of_tables_are_those_that_they_were_written_for() {
-    let place = Place::new();
-    let directory = place.text("");
-    for (number, level, keys, has_filter) in [
-        (1, Some(0), 1_000, true),
-        (2, Some(0), 3_000, true),
-        (3, Some(1), 9_000, true),
-        (4, Some(1), 6_000, false),
-        (5, Some(2), 50_000, true),
-        (6, None, 10, true),
-    ] {
-        write_table(&directory, number, level, keys, has_filter);
-    }
-    let advice = run(&["advise", "--json", "--tables", &directory, "--levels", "--policy", "bloom"]);
-    let advice = advice.expect_code(0).json();
-    let levels = advice["levels"].as_array().unwrap();
-    let size = |level: &Value| ["level", "keys", "runs", "tables"].map(|name| level[name].as_u64().unwrap());
-    let sizes: Vec<_> = levels.iter().map(size).collect();
-    assert_eq!(sizes, [[0, 4_000, 2, 2], [1, 15_000, 1, 2], [2, 50_000, 1, 1]], "{advice}");
-    assert!(advice["left_out"][0]["path"].as_str().unwrap().ends_with("000006.sst"), "{advice}");
-    let unfiltered = &advice["unfiltered"];
-    assert!(unfiltered[0]["path"].as_str().unwrap().ends_with("000004.sst") && unfiltered[1].is_null(), "{advice}");
-    let inspected = run(&["inspect", "--json", &directory]).expect_code(0).json();
-    let filter_bytes = |file: &Value| file["table"]["filter"]["block_bytes"].as_u64().unwrap_or(0);
-    let now: u64 = inspected["files"].as_array().unwrap().iter().take(5).map(filter_bytes).sum();
-    assert_eq!((&advice["now"]["bytes"], &advice["memory_bytes"]), (&now.into(), &now.into()), "{advice}");
-    assert_eq!(inspected["files"][4]["table"]["properties"]["level"], 2);
-    // Two filters on level 0, no filter for six of fifteen lookups on level 1, one filter on level 2.
-    let rates = number(&advice["now"]["useless_reads"]) - 0.4;
-    assert!((0.02..0.05).contains(&rates), "{advice}");
-    assert!(number(&advice["plan"]["useless_reads"]) < 0.1, "{advice}");
-    let page = run(&["advise", "--tables", &directory, "--levels"]).expect_code(0).stdout;
-    assert!(page.contains("now") && page.contains("000006.sst: left out: its level is unknown"), "{page}");
-    let advice = run(&["advise", "--json", "--tables", &directory]).expect_code(0).json();
-    let known: Vec<_> = advice["levels"].as_array().unwrap().iter().map(|level| level["level"].as_u64()).collect();
-    assert_eq!(known, [None, Some(0), Some(1), Some(2)], "{advice}");
-    fs::remove_file(format!("{directory}/000005.sst")).unwrap();
-    run(&["advise", "--levels", "--tables", &format!("{directory}/000006.sst")])
-        .expect_error("expected tables whose level is known, got none");
-}
-
-#[test]
-fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it() {
-    let place = Place::new();
-    let tables = place.build(9_000, &["--files", "2"]);
-    for (setting, goal) in [(["--bits-per-key", "14"], "14 bits per key"), (["--fpr", "0.002"], "rate of 0.2 %")] {
-        let advice = run(&[&["advise", "--json", "--tables", &tables], &setting[..]].concat()).expect_code(0).json();
-        for policy in ["auto", "bloom", "ribbon"] {
-            let mut alternatives = advice["alternatives"].as_array().unwrap().iter();
-            let found = alternatives.find(|other| other["policy"] == policy && other["goal"] == goal);
-            let cost = found.unwrap_or_else(|| panic!("{policy} {goal} in {advice}"));
-            let (keys, out) = (place.text("keys.tsv"), place.text("again"));
-            let build =
-                ["build", "--json", "--overwrite", "--files", "2", "--policy", policy, "--input", &keys, "--out", &out];
-            let built = &run(&[&build, &setting[..]].concat()).expect_code(0).json()["built_filters"][0]["filter"];
-            // The size of a Ribbon filter depends a little on its keys.
-            assert!((number(&cost["bytes"]) / number(&built["filter_bytes"]) - 1.0).abs() < 0.01, "{cost} {built}");
-            assert!(
-                (number(&cost["expected_fpr"]) / number(&built["expected_fpr"]) - 1.0).abs() < 0.01,
-                "{cost} {built}"
-            );
-        }
-    }
-    let page = run(&["advise", "--tables", &tables, "--bits-per-key", "30"]).expect_code(0).stdout;
-    assert!(page.contains(" % more") && page.contains("bloom, 30 bits per key"), "{page}");
-}
-
-/// A filter that cannot be used saves no read, so its bytes and its rate are no cost of useful filters.
-#[test]
-fn damaged_and_unusable_filters_are_left_out_and_counted() {
-    let place = Place::new();
-    let (tables, keys, block) =
-        (place.build(2_000, &["--policy", "bloom"]), place.text("keys.tsv"), place.text("block"));
-    run(&["filter", "--keys", &keys, "--out", &block]).expect_code(0);
-    flip(&block, 100);
-    // Which keys its filter holds depends on the comparator, which this table does not describe fully.
-    let pebble = "../interop/fixtures/pebble/v8-bloom.sst";
-    let advise = ["advise", "--tables", &tables, &block, pebble];
-    let advice = run(&[&advise[..], &["--json"]].concat()).expect_code(1).json();
-    assert_eq!((&advice["tables"], &advice["keys"]), (&1.into(), &2_000.into()), "{advice}");
-    let left_out = |number: usize| advice["left_out"][number]["why"].as_str().unwrap();
-    assert!(left_out(0).contains("payload is damaged") && left_out(1).contains("--comparator"), "{advice}");
-    let text = run(&advise).expect_code(1).stdout;
-    assert!(text.contains("(2 files left out, the first: "), "{text}");
-    let with_comparator = ["advise", "--json", "--tables", pebble, "--comparator", "leveldb.BytewiseComparator"];
-    assert_eq!(run(&with_comparator).expect_code(0).json()["tables"], 1);
 }
 
 /// Returns advice on range filters for the keys of `lines`.
@@ -304,21 +144,6 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     }
     let one = place.write("one", "k\n");
     run(&["advise", "--ranges", &one]).expect_code(0);
-}
-
-/// The useless reads of a level without filters hide the effect of memory on the others.
-#[test]
-fn memory_that_saves_no_reads_is_told() {
-    let levels = ["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--optimize-for-hits"];
-    let page = run(&levels).expect_code(0).stdout;
-    assert!(page.contains("bytes would be enough: 1.0"), "{page}");
-    let json = run(&[&levels[..], &["--json"]].concat()).expect_code(0).json();
-    let number = |of: &str, field: &str| json[of][field].as_f64().unwrap();
-    assert!(number("enough", "bytes") < number("plan", "bytes") / 2.0, "{json}");
-    assert!(number("enough", "useless_reads") < number("plan", "useless_reads") * 1.01, "{json}");
-    let needed =
-        run(&["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--json"]).expect_code(0).json();
-    assert!(needed["enough"].is_null(), "{needed}");
 }
 
 /// The failure guarded against: advice for a store that is not the one that would be built.

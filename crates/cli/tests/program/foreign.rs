@@ -214,40 +214,6 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
     run(&["get", &out, "key0001"]).expect_error("000009.sst: expected a table of sstfilter, got one of RocksDB");
 }
 
-#[test]
-fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
-    let fixtures = fixtures();
-    let bloom = format!("{FIXTURES}/rocksdb/11.8-partitioned-ribbon.sst");
-    let silent = format!("{FIXTURES}/leveldb/6000-keys.ldb");
-    let none = format!("{FIXTURES}/rocksdb/7.8-no-policy.sst");
-    let place = Place::new();
-    let out = place.build(3_000, &["--policy", "bloom"]);
-    let own = format!("{out}/000001.sst");
-    let advice = run(&["advise", "--json", "--tables", &bloom, &silent, &none, &out]).expect_code(0).json();
-    let keys = fixtures[&bloom]["count"].as_u64().unwrap() + fixtures[&silent]["count"].as_u64().unwrap() + 3_000;
-    assert_eq!((&advice["tables"], &advice["keys"]), (&3.into(), &keys.into()), "{advice}");
-    assert!(advice["left_out"][0]["why"].as_str().unwrap().contains("no filter"), "{advice}");
-    let shown = run_on("inspect", &[&bloom, &silent, &own], 0);
-    let of_theirs = |file: &Value| file["foreign_table"]["filter"]["bytes"].as_u64().unwrap();
-    let of_ours = shown[2]["table"]["filter"]["block_bytes"].as_u64().unwrap();
-    assert_eq!(advice["now"]["bytes"], of_theirs(&shown[0]) + of_theirs(&shown[1]) + of_ours);
-
-    let alone = run(&["advise", "--json", "--tables", &own]).expect_code(0).json();
-    let sizes = alone["alternatives"].as_array().unwrap();
-    let bytes = |policy: &str, goal: &str| {
-        let found = sizes.iter().find(|found| found["policy"] == policy && found["goal"] == goal).unwrap();
-        (found["bytes"].as_u64().unwrap(), found["expected_fpr"].as_f64().unwrap())
-    };
-    let (now, rate) = (alone["now"]["bytes"].as_u64().unwrap(), alone["now"]["expected_fpr"].as_f64().unwrap());
-    assert!(bytes("bloom", "same rate").0.abs_diff(now) <= 128, "the same filter has another size: {alone}");
-    assert!(bytes("ribbon", "same rate").0 * 4 < now * 3 && bytes("auto", "same rate").1 < 1.1 * rate, "{alone}");
-    assert!(bytes("ribbon", "same bytes").1 * 4.0 < rate, "{alone}");
-    let page = run(&["advise", "--tables", &own]).expect_code(0).stdout;
-    assert!(page.contains("auto, same rate") && page.contains("% less"), "{page}");
-    run(&["advise", "--tables", &none]).expect_error("expected filters whose cost is known, got none");
-    run(&["advise"]).expect_code(2);
-}
-
 /// A manifest of one record: the comparator `idb_cmp1` of Chromium's databases.
 const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
 
@@ -288,21 +254,17 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
         assert!(said.contains("idb_cmp1\" of a LevelDB database (expected leveldb.BytewiseC"), "{command}: {said}");
         assert!(said.contains("pass --comparator leveldb.BytewiseComparator if it orders keys"), "{command}: {said}");
     }
-    run(&["advise", "--tables", &table]).expect_error("comparator \"idb_cmp1\" of a LevelDB database");
     assert!(run(&["inspect", &table]).stdout.contains("idb_cmp1 (from its database's manifest)"));
     assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1, "the user knows better");
     let page = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;
     assert!(page.contains("leveldb.BytewiseComparator (from --comparator)"), "{page}");
     fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
     assert_eq!(absent(), 1, "bytewise");
-    let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
-    assert_eq!((&advice["levels"][0]["level"], &advice["levels"][0]["tables"]), (&2.into(), &1.into()), "{advice}");
-    assert_eq!(advice["levels"][0]["now"]["bytes"], advice["now"]["bytes"]);
-    let advice = run(&["advise", "--json", "--levels", "--tables", &table]).expect_code(0).json();
-    let level = &advice["levels"][0];
+    let advice = run(&["advise", "levels", "--json", &table]).expect_code(0).json();
+    let level = &advice["plan"][0];
     assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
     fs::remove_file(place.path("CURRENT")).unwrap();
-    run(&["advise", "--levels", "--tables", &table]).expect_error("nor a MANIFEST next to it records it");
+    run(&["advise", "levels", &table]).expect_error("nor a MANIFEST next to it records it");
 }
 
 /// With damaged data, the comparator cannot be taken from the keys; the message must be about the damage.

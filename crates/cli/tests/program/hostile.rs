@@ -54,8 +54,7 @@ fn commands_on_tables<'a>(directory: &'a str, table: &'a str, keys: &'a str, new
         vec!["inspect", table, "--absent", keys],
         vec!["verify", directory],
         vec!["compare", "--input", directory],
-        vec!["advise", "--tables", directory],
-        vec!["advise", "--tables", directory, "--levels"],
+        vec!["advise", "levels", directory],
         vec!["rebuild", directory],
         vec!["build", "--generate", "10", "--out", directory, "--overwrite"],
     ]

@@ -7,6 +7,7 @@
 mod common;
 
 mod advise;
+mod advise_levels;
 mod build;
 mod compare;
 mod damage;

@@ -104,19 +104,6 @@ fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
 }
 
 #[test]
-fn advice_counts_the_bytes_and_the_rate_that_inspect_shows() {
-    let place = Place::new();
-    let table = table(&place, &["--policy", "bloom"]);
-    let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
-    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
-    let filter = &shown["files"][0]["table"]["partitions"];
-    assert_eq!((&advice["tables"], &advice["keys"]), (&1.into(), &KEYS.into()), "{advice}");
-    assert_eq!(advice["now"]["bytes"], filter["bytes"], "{advice}");
-    assert!((number(&advice["now"]["expected_fpr"]) - number(&filter["expected_fpr"])).abs() < 1e-9, "{advice}");
-    assert!(advice["left_out"].as_array().unwrap().is_empty(), "{advice}");
-}
-
-#[test]
 fn verify_says_how_many_partitions_it_has_checked() {
     let place = Place::new();
     let table = table(&place, &["--policy", "bloom"]);
@@ -152,7 +139,6 @@ fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
     assert!((number(&file["observed_rate"]) / number(after) - 1.0).abs() < 0.4, "{file}");
     assert!(file["problem"].as_str().unwrap().contains("partition 0"), "{file}");
     run(&["verify", &table]).expect_code(1);
-    run(&["advise", "--tables", &table]).expect_error("partition 0");
     run(&["get", &table, "key0042"]).expect_code(0);
 }
 
@@ -186,8 +172,6 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
             (&filter["partitions"], &KEYS.into()),
             "{verified}"
         );
-        let advice = run(&["advise", "--json", "--tables", &bare]).expect_code(0).json();
-        assert_eq!(advice["now"]["bytes"], filter["bytes"], "{advice}");
         let probed = run(&["probe", "--json", &bare, "--keys", &keys]).expect_code(0).json();
         assert_eq!(probed["per_table"][0]["positives"], KEYS, "{probed}");
         let probed = run(&["probe", "--json", &bare, "--keys", &absent(&place)]).expect_code(0).json();

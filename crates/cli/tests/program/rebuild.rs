@@ -210,8 +210,8 @@ fn only_tables_with_problems_are_rebuilt_if_that_is_asked() {
         flip(&table, part(&table, "filter").0 + 20);
     }
     let report = run(&["report", &out]).expect_code(1).stdout;
-    let advice = "    If only a filter is damaged, build a new one next to the table.\n";
-    assert!(report.contains(&format!("    sstfilter rebuild {out}/000002.sst\n{advice}")), "{report}");
+    assert!(report.contains("If only a filter is damaged, build a new one next to the table.\n"), "{report}");
+    assert!(report.contains(&format!("sstfilter rebuild --only-problems {out}\n")), "{report}");
     let words = ["rebuild", "--only-problems", &out];
     assert!(run(&words).expect_code(0).stdout.contains("2 filters rebuilt"));
     assert_eq!(names(&out).len(), 6);

@@ -1,11 +1,12 @@
 //! Operators of a store act on its report. The failures guarded against: a bad table that is not listed, a wrong rate,
-//! a page that a file's name breaks or that ten thousand tables make too long to open, and an overwritten file of the
-//! user.
+//! column families that are added up, a page that a file's name breaks or that ten thousand tables make too long to
+//! open, and an overwritten file of the user.
 
 use std::fs;
 
 use roxmltree::{Document, ParsingOptions};
 use serde_json::Value;
+use sstfilter_interop::ForeignTable;
 use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, lines, names, run, write_manifest};
@@ -35,7 +36,7 @@ fn take(place: &Place, number: u8, name: &str) -> u64 {
 /// and the keys of one cannot be read.
 fn database(place: &Place) -> String {
     let tables = [
-        (1, 0, "rocksdb/7.8-ribbon-asked-7-keys.sst"),
+        (1, 1, "rocksdb/7.8-ribbon-asked-7-keys.sst"),
         (2, 1, "rocksdb/7.8-bloom-fv5.sst"),
         (3, 1, "rocksdb/7.8-no-policy.sst"),
         (4, 2, "rocksdb/11.8-ribbon-fv6.sst"),
@@ -45,12 +46,15 @@ fn database(place: &Place) -> String {
     let entry = |(number, level, name)| (number, level, take(place, number, name), ["00000000", "99999999"]);
     write_manifest(place, "store", &tables.map(entry));
     let damaged = place.text("store/000006.sst");
-    let shown = run(&["inspect", "--json", &damaged]).expect_code(0).json();
-    let parts = shown["files"][0]["foreign_table"]["parts"].as_array().unwrap().clone();
-    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("fullfilter")).unwrap();
-    flip(&damaged, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 9);
+    let table = ForeignTable::open(fs::File::open(&damaged).unwrap()).unwrap();
+    let (_, filter) = table.named_blocks().find(|(name, _)| name.starts_with(b"fullfilter")).unwrap();
+    flip(&damaged, usize::try_from(filter.offset).unwrap() + 9);
     place.write("store/LOG", "of RocksDB\n");
     place.text("store")
+}
+
+fn report(paths: &[&str], options: &[&str], code: i32) -> Value {
+    run(&[&["report", "--json"], paths, options].concat()).expect_code(code).json()
 }
 
 fn page(place: &Place) -> String {
@@ -70,83 +74,84 @@ fn array<'a>(of: &'a Value, name: &str) -> &'a [Value] {
     of[name].as_array().unwrap_or_else(|| panic!("{name} in {of}"))
 }
 
+fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("a number in {of}"))
+}
+
+fn file_name(path: &Value) -> &str {
+    path.as_str().unwrap().rsplit('/').next().unwrap()
+}
+
+/// Returns the state and the file names of each remark.
+fn remarks(json: &Value) -> Vec<(&str, Vec<&str>)> {
+    let remarks = array(json, "remarks").iter();
+    remarks
+        .map(|remark| (remark["state"].as_str().unwrap(), array(remark, "paths").iter().map(file_name).collect()))
+        .collect()
+}
+
+fn commands(remark: &Value) -> Vec<&str> {
+    array(remark, "commands").iter().map(|command| command.as_str().unwrap()).collect()
+}
+
+/// Whether a finding has these words.
+fn finds(json: &Value, words: &str) -> bool {
+    array(json, "findings").iter().any(|finding| finding.as_str().unwrap().contains(words))
+}
+
 #[test]
 fn each_bad_table_of_a_database_is_listed_by_level_with_the_command_that_helps() {
     let place = Place::new();
     let store = database(&place);
-    let json = run(&["report", &store, "--json"]).expect_code(1).json();
-    let levels: Vec<_> = array(&json, "levels")
-        .iter()
-        .map(|level| ["level", "tables", "needing_a_look", "fallbacks"].map(|name| level[name].as_u64().unwrap()))
-        .collect();
-    assert_eq!(levels, [[0, 1, 0, 1], [1, 2, 1, 0], [2, 3, 1, 0]], "{json}");
-    let remarks: Vec<_> = array(&json, "remarks")
-        .iter()
-        .map(|remark| (remark["state"].as_str().unwrap(), remark["path"].as_str().unwrap().rsplit('/').next().unwrap()))
-        .collect();
-    assert_eq!(remarks, [("damaged", "000006.sst"), ("missing", "000003.sst"), ("fallback", "000001.sst")], "{json}");
-    assert_eq!(json["remarks"][0]["commands"], Value::from(vec![format!("sstfilter verify {store}/000006.sst")]));
-    assert_eq!((&json["remarks"][0]["level"], &json["skipped"][0]), (&2.into(), &format!("{store}/CURRENT").into()));
+    let json = report(&[&store], &[], 1);
+    let figures = |level: &Value| ["level", "tables", "bad_tables"].map(|name| level[name].as_u64().unwrap());
+    let family = &json["families"][0];
+    assert_eq!(array(family, "levels").iter().map(figures).collect::<Vec<_>>(), [[1, 3, 1], [2, 3, 1]], "{json}");
+    let states: Vec<_> =
+        array(&json, "files").iter().map(|file| (file["state"].as_str().unwrap(), file_name(&file["path"]))).collect();
+    assert_eq!(states[..2], [("damaged", "000006.sst"), ("missing", "000003.sst")], "the worst come first");
+    let listed = remarks(&json);
+    assert_eq!(listed[..2], [("damaged", vec!["000006.sst"]), ("missing", vec!["000003.sst"])], "{json}");
+    assert!(listed.contains(&("ok", vec!["000001.sst"])), "too few keys for Ribbon: {json}");
+    assert_eq!(commands(&json["remarks"][0]), [format!("sstfilter verify {store}/000006.sst")]);
     let text = run(&["report", &store]).expect_code(1).stdout;
-    for words in [
-        "Tables that need a look: 2 of 6 (1 missing, 1 damaged).",
-        "Bloom although the policy is Ribbon",
-        "--out FOLDER",
-    ] {
+    for words in
+        ["files that need a look: 2 of 6 (1 missing, 1 damaged)", "files of the engine, not tables: CURRENT, 1 LOG"]
+    {
         assert!(text.contains(words), "{words} in {text}");
     }
-    assert!(text.contains(&format!("sstfilter verify {store}/000006.sst")), "{text}");
-    assert!(text.contains("the keys of 1 table could not be read") && text.contains("000005.sst"), "{text}");
-    assert_eq!(names(&store).len(), 9, "nothing is written unless a folder is named");
+    assert!(text.contains(&format!("    sstfilter verify {store}/000006.sst\n")), "{text}");
+    assert!(text.contains("000005.sst: no keys could be made from its keys: "), "{text}");
+    assert_eq!(names(&store).len(), 9, "nothing is written unless a directory is named");
 }
 
 #[test]
-fn the_figures_are_those_of_inspect_and_advise_and_the_files_agree() {
+fn the_page_its_json_and_standard_output_agree_and_need_nothing_else() {
     let place = Place::new();
-    let store = database(&place);
-    let out = place.text("out");
-    let printed = run(&["report", &store, "--out", &out, "--json"]).expect_code(1).json();
+    let (store, out) = (database(&place), place.text("out"));
+    let printed = report(&[&store], &["--out", &out], 1);
     assert_eq!(names(&out), ["report.html", "report.json"], "and no left-over");
     let mut written: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
-    written["files"] = printed["files"].clone();
+    written["written_files"] = printed["written_files"].clone();
     assert_eq!(written, printed);
-    let advice = run(&["advise", "--tables", &store, "--json"]).expect_code(1).json();
-    assert_eq!(printed["settings"], advice);
-    let inspected = run(&["inspect", &store, "--json"]).expect_code(1).json();
-    for (ours, theirs) in array(&printed, "per_table").iter().zip(array(&inspected, "files")) {
-        for (name, value) in theirs["overview"].as_object().unwrap() {
-            assert_eq!(&ours[name], value, "{name} of {ours}");
-        }
-        assert_eq!(ours["bytes"], theirs["bytes"]);
-    }
-    let bytes = |of: &Value| of["filter_bytes"].as_u64().unwrap();
-    assert_eq!(bytes(&printed), array(&printed, "per_table").iter().map(bytes).sum::<u64>());
-    let kinds = array(&printed, "levels").iter().flat_map(|level| array(level, "filters"));
-    assert_eq!(bytes(&printed), kinds.map(|kind| kind["bytes"].as_u64().unwrap()).sum::<u64>());
-
     with_document(&page(&place), |document| {
-        let rows = texts(document, "td");
-        for table in array(&printed, "per_table") {
-            assert!(rows.contains(&table["path"].as_str().unwrap().rsplit('/').next().unwrap()), "{table}");
+        let cells = texts(document, "td");
+        for file in array(&printed, "files") {
+            assert!(cells.contains(&file["path"].as_str().unwrap()), "{file}");
         }
-        for finding in array(&printed, "findings") {
-            let finding = finding.as_str().unwrap().replace(" %", "\u{a0}%");
-            assert!(texts(document, "li").contains(&finding.as_str()), "{finding}");
+        let items = texts(document, "li");
+        for text in array(&printed, "findings").iter().map(|finding| finding.as_str().unwrap()) {
+            assert!(items.contains(&text.replace(" %", "\u{a0}%").as_str()), "{text}");
         }
-        let codes = texts(document, "code");
-        for command in array(&printed, "remarks").iter().flat_map(|remark| array(remark, "commands")) {
-            assert!(codes.contains(&command.as_str().unwrap()), "{command}");
+        for command in array(&printed, "remarks").iter().flat_map(commands) {
+            assert!(items.contains(&command), "{command}");
         }
-        let bars = document.descendants().filter(|node| node.attribute("class") == Some("bar")).count();
-        assert_eq!(bars, 3, "one for each level");
         let lines = ["information bound", "sstfilter, Bloom", "sstfilter, Ribbon"];
         assert_eq!(crate::compare::check_charts(document, &lines).len(), 2, "one, for two sizes of screens");
-        let title = texts(document, "h1")[0];
-        assert!(title.contains(&store) && title.contains("RocksDB"), "{title}");
-        // The page is self-contained, and its links lead to its own sections.
+        assert_eq!(texts(document, "h1"), [format!("Filters of {store} (RocksDB)")]);
         let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
         let links: Vec<_> = document.descendants().filter_map(|node| node.attribute("href")).collect();
-        assert!(links.len() >= 5 && links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?}");
+        assert!(links.len() >= 4 && links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?}");
     });
     for word in ["http:", "https:", "<script", "<img", "<link", "@import", "url("] {
         assert!(!page(&place).contains(word), "{word}");
@@ -164,164 +169,220 @@ fn the_rates_on_given_keys_are_those_that_the_engine_has() {
     }
     let [stride, others @ ..] = fixtures.each_ref().map(|fixture| fixture["stride"].as_u64().unwrap());
     assert_eq!(others, [stride; 2], "they have the same absent keys");
-    let (absent, store) = (place.write("absent", absent_keys(usize::try_from(stride).unwrap())), place.text("store"));
-    let json = run(&["report", &store, "--absent", &absent, "--json"]).expect_code(0).json();
-    let rates: Vec<_> = array(&json, "rates")
-        .iter()
-        .map(|rate| {
-            (
-                rate["filter"].as_str().unwrap(),
-                ["tables", "probes", "positives"].map(|name| rate[name].as_u64().unwrap()),
-            )
-        })
-        .collect();
+    let absent = place.write("absent", absent_keys(usize::try_from(stride).unwrap()));
+    let family = &report(&[&place.text("store")], &["--absent", &absent], 0)["families"][0];
+    let counts = |rate: &Value| ["tables", "probes", "positives"].map(|name| rate[name].as_u64().unwrap());
+    let rates: Vec<_> =
+        array(family, "rates").iter().map(|rate| (rate["kind"].as_str().unwrap(), counts(rate))).collect();
     let [five, six, ribbon] = fixtures.map(|fixture| fixture["positives"].as_u64().unwrap());
     assert_eq!(rates, [("FastLocalBloom", [2, 200_000, five + six]), ("Standard128Ribbon", [1, 100_000, ribbon])]);
-    let reads = json["levels"][0]["useless_reads"].as_f64().unwrap();
+    let reads = number(&family["total"]["useless_reads"]);
     assert!((reads * 100_000.0 - (five + six + ribbon) as f64).abs() < 1e-6, "{reads}");
-    assert!(json["absent_from"].as_str().unwrap().contains("(--absent)"), "{json}");
+    assert!(family["absent_from"].as_str().unwrap().contains("(--absent)"), "{family}");
 }
 
 #[test]
-fn keys_that_are_drawn_measure_the_rate_of_each_kind_and_none_is_a_stored_one() {
+fn keys_that_are_made_measure_the_rate_of_each_kind_and_none_is_a_stored_one() {
     let place = Place::new();
-    let lines = lines(0..40_000, |key| format!("key{key:05}"));
-    let keys = place.write("keys", lines);
+    let keys = place.write("keys", lines(0..40_000, |key| format!("key{key:05}")));
+    fs::create_dir_all(place.path("store")).unwrap();
     for (policy, number) in [("bloom", 1), ("ribbon", 2)] {
         let out = place.text(policy);
-        let build = ["build", "--input", &keys, "--out", &out, "--policy", policy, "--fpr", "0.05"];
-        run(&build).expect_code(0);
-        fs::create_dir_all(place.path("store")).unwrap();
-        fs::rename(place.path(&format!("{policy}/000001.sst")), place.path(&format!("store/{number:06}.sst"))).unwrap();
+        run(&["build", "--input", &keys, "--out", &out, "--policy", policy, "--fpr", "0.05"]).expect_code(0);
+        fs::rename(format!("{out}/000001.sst"), place.path(&format!("store/{number:06}.sst"))).unwrap();
     }
     let store = place.text("store");
-    let json = run(&["report", &store, "--json"]).expect_code(0).json();
-    let rates = array(&json, "rates");
-    assert_eq!(rates.len(), 2, "{json}");
-    for rate in rates {
-        let number = |name: &str| rate[name].as_f64().unwrap();
-        assert!(number("probes") > 20_000.0 && number("observed_fpr_margin") < 0.003, "{rate}");
-        assert!((number("observed_fpr") - number("expected_fpr")).abs() < 0.005, "a stored key is a positive: {rate}");
+    let family = &report(&[&store], &[], 0)["families"][0];
+    assert_eq!(array(family, "rates").len(), 2, "{family}");
+    for rate in array(family, "rates") {
+        let [probes, margin, observed, expected] =
+            ["probes", "observed_fpr_margin", "observed_fpr", "expected_fpr"].map(|name| number(&rate[name]));
+        assert!(probes > 20_000.0 && margin < 0.003, "{rate}");
+        assert!((observed - expected).abs() < 0.005, "a stored key is a positive: {rate}");
     }
-    assert!(json["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{json}");
+    assert!(family["absent_from"].as_str().unwrap().contains("with two bytes (ffa5) added"), "{family}");
     let text = run(&["report", &store]).expect_code(0).stdout;
-    assert!(text.contains("assume independent probes"), "{text}");
-    assert_eq!(text.matches(" +- ").count(), 2, "a margin for each rate: {text}");
-
-    // A filter of prefixes contains the prefix of each drawn key, so it is not measured, and not called bad.
-    take(&place, 3, "rocksdb/7.8-prefix-fixed-only.sst");
-    let json = run(&["report", &store, "--json"]).expect_code(0).json();
-    assert_eq!((array(&json, "rates").len(), array(&json, "remarks").len()), (2, 0), "{json}");
+    assert_eq!(text.matches(" +- ").count(), 4, "a margin for each rate: {text}");
 }
 
-/// Without a report, an operator cannot see that a filter has more false positives than expected.
+/// Without a warning, nobody sees a filter that is too full; with stored keys, each filter looks like one.
 #[test]
-fn a_rate_far_above_the_expected_one_stands_out() {
+fn a_rate_above_the_expected_one_stands_out_and_stored_keys_are_refused_as_absent_ones() {
     let place = Place::new();
     let store = place.build(3_000, &["--policy", "bloom"]);
-    // These keys are stored, so the filter looks as if it were far too full.
-    let json = run(&["report", &store, "--absent", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
-    let stands_out = |json: &Value| json["findings"].to_string().contains("More false positives than expected");
-    assert!(stands_out(&json), "{json}");
-    assert!(!stands_out(&run(&["report", &store, "--json"]).expect_code(0).json()));
+    let warns = |json: &Value| finds(json, "more false positives than expected of bloom");
+    let mixed = lines(0..3_000, |key| if key % 20 == 0 { format!("key{key:04}") } else { format!("key{key:04}x") });
+    assert!(warns(&report(&[&store], &["--absent", &place.write("mixed", mixed)], 0)));
+    assert!(!warns(&report(&[&store], &[], 0)));
+    let stored = place.text("keys.tsv");
+    run(&["report", &store, "--absent", &stored]).expect_error(
+        "--absent: expected keys that no table has, got stored ones: 100 of 100 keys that pass the filter",
+    );
 }
 
+fn expected(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(format!("{FIXTURES}/databases/{name}/expected.json")).unwrap()).unwrap()
+}
+
+fn keys_of(family: &Value, is_absent: bool) -> String {
+    let [first, step, count] =
+        ["first", "step", "absent"].map(|name| usize::try_from(family[name].as_u64().unwrap()).unwrap());
+    let number = |i: usize| if is_absent { first + i / 2 * step + 1 + i % 2 } else { first + i * step };
+    lines(0..count, |i| format!("user:{:08}", number(i)))
+}
+
+/// Eight families with a table each have the useless reads of one table, and not of eight.
 #[test]
-fn tables_whose_keys_cannot_be_read_are_reported_without_rates() {
+fn each_column_family_has_its_own_figures_which_are_those_of_the_engine() {
     let place = Place::new();
-    take(&place, 1, "rocksdb/7.8-codec-bzip2.sst");
-    let (store, out) = (place.text("store"), place.text("out"));
-    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("pass some with --absent") && text.contains("bzip2"), "{text}");
-    let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
-    assert_eq!((&json["absent_keys"], &json["rates"], &json["tables"]), (&0.into(), &Value::Array(vec![]), &1.into()));
-    assert!(page(&place).contains("pass some with --absent"));
-    // The rest of the report does not depend on the keys.
-    assert!(json["settings"]["now"]["bytes"].as_u64().unwrap() > 0, "{json}");
+    let database = format!("{FIXTURES}/databases/families/db");
+    let copy = place.text("copy");
+    fs::create_dir(&copy).unwrap();
+    for name in names(&database).iter().filter(|name| name.ends_with(".sst")) {
+        fs::copy(format!("{database}/{name}"), format!("{copy}/{name}")).unwrap();
+    }
+    let expected = expected("families");
+    for store in [&database, &copy] {
+        let json = report(&[store], &[], 0);
+        let families: Vec<_> = array(&json, "families")
+            .iter()
+            .map(|family| (family["column_family"].as_str().unwrap(), number(&family["total"]["useless_reads"])))
+            .collect();
+        assert_eq!(families.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["cf0", "cf1", "cf2", "cf3"]);
+        assert!(families.iter().all(|(_, reads)| *reads < 0.02), "{families:?}");
+        assert!(finds(&json, "cf2: on average"), "{json}");
+        for family in array(&expected, "families").iter().filter(|family| family["absent"] != 0) {
+            let (name, absent) = (family["name"].as_str().unwrap(), place.write("absent", keys_of(family, true)));
+            let json = report(&[store], &["--family", name, "--absent", &absent], 0);
+            assert_eq!(array(&json, "files").len(), 1, "{json}");
+            let let_through = array(family, "let_through").len() as f64;
+            // Without a MANIFEST, bounds are unknown: two more keys are probed.
+            let reads = number(&json["families"][0]["total"]["useless_reads"]) * 1_000.0;
+            assert!((reads - let_through).abs() < if store == &copy { 2.1 } else { 1e-6 }, "{name}: {reads}");
+        }
+    }
+    run(&["report", &database, "--family", "dropped"]).expect_error("which are cf0, cf1, cf2, cf3");
+    run(&["advise", "levels", &database]).expect_error("are of several (cf0, cf1, cf2, cf3): choose one with --family");
+    let advice = run(&["advise", "levels", &database, "--family", "cf1", "--json"]).expect_code(0).json();
+    assert_eq!((&advice["keys"], &advice["plan"][0]["level"]), (&500.into(), &2.into()), "{advice}");
 }
 
 #[test]
-fn a_store_without_filters_has_a_report_and_one_without_tables_has_none() {
+fn range_tombstones_prefixes_and_intended_bloom_filters_are_what_they_are_for_the_engine() {
+    let place = Place::new();
+    let database = |name: &str| format!("{FIXTURES}/databases/{name}/db");
+    let json = report(&[&database("tombstones")], &[], 0);
+    assert_eq!(json["families"][0]["total"]["range_tombstone_tables"], 1);
+    assert!(finds(&json, "1 table with range tombstones: every lookup within their bounds reads them"), "{json}");
+
+    let json = report(&[&database("ribbon")], &[], 0);
+    let states: Vec<_> = array(&json, "files")
+        .iter()
+        .map(|file| (file["place"]["level"].as_u64(), file["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(states, [(Some(1), "fallback"), (Some(0), "ok")], "Ribbon's policy intends Bloom on level 0");
+
+    let prefixes = database("prefix-only");
+    let json = report(&[&prefixes], &[], 0);
+    assert_eq!(json["families"][0]["total"]["useless_reads"], Value::Null, "{json}");
+    assert!(finds(&json, "not in these figures: 1 table") && !finds(&json, "on average"), "{json}");
+    let family = &expected("prefix-only")["families"][0];
+    let absent = place.write("absent", keys_of(family, true));
+    let json = report(&[&prefixes], &["--absent", &absent], 0);
+    let reads = number(&json["families"][0]["total"]["useless_reads"]) * 1_000.0;
+    assert!((reads - array(family, "let_through").len() as f64).abs() < 1e-6, "{reads}");
+
+    for name in ["empty", "wal-only"] {
+        assert_eq!(report(&[&database(name)], &[], 0)["files"], Value::Array(Vec::new()), "{name}");
+    }
+}
+
+#[test]
+fn tables_without_filters_or_readable_keys_have_a_report_and_a_directory_without_tables_has_none() {
     let place = Place::new();
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
+    take(&place, 2, "rocksdb/7.8-codec-bzip2.sst");
     let (store, out) = (place.text("store"), place.text("out"));
-    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("need a look: 1 of 1 (1 missing)") && !text.contains("no fewer than"), "{text}");
+    let one = |number: u8| format!("{store}/{number:06}.sst");
+    let text = run(&["report", &one(1), "--out", &out]).expect_code(0).stdout;
+    assert!(text.contains("need a look: 1 of 1 (1 missing)"), "{text}");
     with_document(&page(&place), |document| assert!(texts(document, "h2").len() >= 5));
+    let family = &report(&[&one(2)], &[], 0)["families"][0];
+    assert_eq!((&family["absent_keys"], &family["rates"]), (&0.into(), &Value::Array(vec![])), "{family}");
+    assert!(family["absent_from"].as_str().unwrap().contains("pass some with --absent"), "{family}");
+    // The rest of the report does not depend on the keys.
+    assert!(number(&family["costs"][0]["filter_bytes"]) > 0.0, "{family}");
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
-    run(&["report", &place.text("void")]).expect_error("contains no table and no filter block");
-    run(&["report", &place.text("missing")]).expect_error("cannot read");
-    run(&["report"]).expect_error("<PATH>");
-    run(&["report", &store, "--absent", &place.write("empty", "")]).expect_error("contains no key");
+    for (arguments, words) in [
+        (&[&place.text("void")[..]][..], "has no table and no filter"),
+        (&[&place.text("nothing")], "cannot read"),
+        (&[], "<PATH>"),
+        (&[&store, "--absent", &place.write("nokeys", "")], "contains no key"),
+        (&[&store, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
+        (&[&store, "--bits-per-key", "0.5"], "1 to 100"),
+    ] {
+        run(&[&["report"], arguments].concat()).expect_error(words);
+    }
 }
 
-/// This program can rewrite only its own filters; for others, it refers to their engine.
+/// This program can rewrite only its own filters. A new filter does not bring back data, but the entries in sound blocks
+/// can be saved.
 #[test]
-fn a_table_of_ours_without_a_sound_filter_is_to_be_rebuilt_and_the_report_is_clear_then() {
+fn damaged_tables_of_ours_are_to_be_rebuilt_or_salvaged_and_the_report_is_clear_then() {
     let place = Place::new();
-    let store = place.build(3_000, &["--files", "2", "--policy", "bloom"]);
-    let table = place.text("tables/000002.sst");
-    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
-    let layout = array(&shown["files"][0]["table"], "layout").to_vec();
-    let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
-    flip(&table, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 5);
-    let json = run(&["report", &store, "--json"]).expect_code(1).json();
-    let commands: Vec<_> = array(&json["remarks"][0], "commands").iter().map(|text| text.as_str().unwrap()).collect();
-    assert_eq!(commands, [format!("sstfilter verify {table}"), format!("sstfilter rebuild {table}")]);
-    assert_eq!(json["per_table"][1]["observed_rate"], Value::Null, "a damaged filter has no rate");
-    let words: Vec<_> = commands[1].split(' ').skip(1).collect();
-    run(&[&words[..], &["--policy", "bloom"]].concat()).expect_code(0);
-    let json = run(&["report", &store, "--json"]).expect_code(0).json();
-    assert_eq!((array(&json, "remarks").len(), array(&json, "notes").len()), (0, 1), "{json}");
-}
-
-/// Shells expand `DIR/*` next to `DIR`: a file that counts twice doubles every figure of a store.
-#[test]
-fn a_file_that_several_paths_lead_to_counts_once_in_every_command() {
-    let place = Place::new();
-    let store = place.build(3_000, &["--files", "2", "--policy", "bloom"]);
-    let (keys, first) = (place.text("keys.tsv"), format!("{store}/000001.sst"));
-    place.write("tables/notes.txt", "no table");
-    let again = format!("{store}/../tables/000001.sst");
-    let paths = [&first[..], &store, &again, &format!("{store}/."), &first];
-    let count = |command: &[&str], field: &str| {
-        let json = run(&[command, &paths[..], &["--json"]].concat()).expect_code(0).json();
-        json[field].as_u64().unwrap_or_else(|| json[field].as_array().unwrap().len() as u64)
-    };
-    assert_eq!(count(&["report"], "tables"), 2);
-    assert_eq!((count(&["verify"], "sound"), count(&["verify"], "others")), (2, 1));
-    assert_eq!(count(&["inspect"], "files"), 2);
-    assert_eq!(count(&["probe", "--keys", &keys], "tables"), 2);
-    assert_eq!(count(&["probe", "--range", "a", "b"], "tables"), 2);
-    assert_eq!(count(&["advise", "--tables"], "tables"), 2);
+    let store = place.build(3_000, &["--files", "4", "--policy", "bloom"]);
+    let tables = [1, 2, 3, 4].map(|number| format!("{store}/00000{number}.sst"));
+    flip(&tables[0], 20);
+    flip(&tables[1], part(&tables[1], "filter").0 + 20);
+    flip(&tables[1], 20);
+    flip(&tables[2], part(&tables[2], "properties").0 + 20);
+    flip(&tables[3], part(&tables[3], "filter").0 + 5);
+    let json = report(&[&store], &[], 1);
+    let [whole, data, filter] = array(&json, "remarks") else { panic!("{json}") };
+    let listed = [
+        ("damaged", vec!["000003.sst"]),
+        ("damaged", vec!["000001.sst", "000002.sst"]),
+        ("damaged", vec!["000002.sst", "000004.sst"]),
+    ];
+    assert_eq!(remarks(&json), listed, "beyond rescue, to be salvaged, to be rebuilt");
+    assert_eq!(
+        commands(whole),
+        [format!("sstfilter verify {}", tables[2])],
+        "without its properties, it cannot be opened"
+    );
+    assert_eq!(commands(data)[0], format!("sstfilter verify {} {}", tables[0], tables[1]));
+    assert!(commands(data)[1].contains("--salvage") && commands(data)[1].contains(&tables[0]), "{data}");
+    assert_eq!(commands(filter)[1], format!("sstfilter rebuild --only-problems {store}"));
+    let last = array(&json, "files").iter().find(|file| file_name(&file["path"]) == "000004.sst").unwrap();
+    assert_eq!(last["observed"], Value::Null, "a damaged filter has no rate");
+    run(&["rebuild", &tables[3], "--policy", "bloom"]).expect_code(0);
+    let json = report(&[&tables[3]], &[], 0);
+    assert_eq!((&json["files"][0]["state"], &json["remarks"][0]["state"]), (&"ok".into(), &"ok".into()), "{json}");
 }
 
 /// A browser does not open a page with a line for each of ten thousand tables.
 #[test]
-fn the_page_on_a_thousand_tables_is_as_short_as_that_on_fifty() {
+fn the_report_of_a_thousand_tables_is_as_short_as_that_of_fifty() {
     let place = Place::new();
     let store = place.build(3_000, &["--files", "1000"]);
-    let out = place.text("out");
-    let text = run(&["report", &store, "--out", &out]).expect_code(0).stdout;
-    assert!(text.contains("1,000 tables") && text.lines().count() < 25, "{text}");
+    let text = run(&["report", &store, "--out", &place.text("out")]).expect_code(0).stdout;
+    assert!(text.contains("and 995 more: --all") && text.lines().count() < 60, "{text}");
     let html = page(&place);
     assert!(html.len() < 100_000, "{} bytes", html.len());
-    with_document(&html, |document| {
-        let more: Vec<_> = texts(document, "p").into_iter().filter(|text| text.contains(" more: ")).collect();
-        assert_eq!(more, ["950 more: "], "of all tables; none is a fallback");
-        let names = texts(document, "p").into_iter().find(|text| text.matches(".sst, ").count() == 999);
-        assert!(names.is_some(), "the tables share a remark, and all are named");
-    });
+    with_document(&html, |document| assert!(texts(document, "p").contains(&"950 more are in report.json.")));
     let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
-    assert_eq!((array(&json, "per_table").len(), &json["entries"]), (1_000, &3_000.into()));
+    assert_eq!((array(&json, "files").len(), &json["families"][0]["total"]["entries"]), (1_000, &3_000.into()));
+    // Shells expand `DIR/*` next to `DIR`: a file that counts twice doubles every figure.
+    let again = format!("{store}/../tables/000001.sst");
+    assert_eq!(array(&report(&[&again, &store, &format!("{store}/.")], &[], 0), "files").len(), 1_000);
 }
 
+// promise: whole-tables
 #[test]
 fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     let place = Place::new();
-    let store = place.build(100, &[]);
-    let out = place.text("out");
+    let (store, out) = (place.build(100, &[]), place.text("out"));
     let report = ["report", &store, "--out", &out];
     (0..2).for_each(|_| _ = run(&report).expect_code(0));
     for (mine, text) in [("report.html", "<!DOCTYPE html><!-- made by sstfilter compare -->\n"), ("report.json", "{}")]
@@ -337,85 +398,59 @@ fn a_report_replaces_its_own_files_and_writes_nothing_in_a_database() {
     run(&["report", &database, "--out", &database]).expect_error("is the directory of a database (it contains ");
     assert_eq!(names(&database), before);
     run(&["compare", "--generate", "9", "--out", &database]).expect_error("is the directory of a database");
-    let file = place.write("file", "not a directory");
-    run(&["report", &store, "--out", &file]).expect_error("cannot create the directory");
+    run(&["report", &store, "--out", &place.write("file", "")]).expect_error("cannot create the directory");
 }
 
-/// A new filter does not bring back data: `rebuild` fails, and the entries in sound blocks are not saved.
+/// Ten damaged tables, each with an offset of its own, must not hide that eight others have no filter, whose reads are
+/// no cost of the filters.
 #[test]
-fn a_table_whose_data_is_damaged_is_to_be_salvaged() {
+fn each_state_is_told_once_with_all_of_its_files_and_missing_filters_are_no_cost_of_others() {
     let place = Place::new();
-    let store = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
-    let tables = [1, 2, 3].map(|number| format!("{store}/00000{number}.sst"));
-    flip(&tables[0], 20);
-    flip(&tables[1], part(&tables[1], "filter").0 + 20);
-    flip(&tables[1], 20);
-    flip(&tables[2], part(&tables[2], "properties").0 + 20);
-    let json = run(&["report", &store, "--json"]).expect_code(1).json();
-    for (remark, table) in array(&json, "remarks").iter().zip(&tables) {
-        let mut commands = vec![format!("sstfilter verify {table}"), format!("sstfilter dump {table} --salvage")];
-        // Without its properties, a table cannot be opened.
-        commands.truncate(if *table == tables[2] { 1 } else { 2 });
-        assert_eq!((&remark["state"], &remark["commands"]), (&"damaged".into(), &Value::from(commands)));
-    }
-    assert_eq!(array(&json, "remarks").len(), 3, "{json}");
-    let reasons = json["remarks"][1]["reason"].as_str().unwrap();
-    assert!(reasons.contains("filter at offset") && reasons.contains("checksum of the data"), "{reasons}");
-}
-
-/// Fills `store` with tables of 100 keys. The first `missing` of them have no filter.
-fn tables_without_filters(place: &Place, count: u32, missing: u32) -> String {
-    let store = place.path("store");
+    let store = place.text("store");
     fs::create_dir_all(&store).unwrap();
-    for number in 1..=count {
+    for number in 1..=18 {
         let options = TableOptions::default();
-        let options = if number <= missing { options.without_filter() } else { options };
-        let mut writer = TableWriter::create(store.join(format!("{number:06}.sst")), &options).unwrap();
+        let options = if number <= 8 { options.without_filter() } else { options };
+        let mut writer = TableWriter::create(format!("{store}/{number:06}.sst"), &options).unwrap();
         (0..100).for_each(|key| writer.add(format!("{key:08}:{number:06}").as_bytes(), b"value").unwrap());
         writer.finish().unwrap();
     }
-    place.text("store")
-}
-
-/// Ten damaged tables, each with an offset of its own, must not hide that eight others have no filter.
-#[test]
-fn the_summary_has_a_line_for_each_state_and_the_page_names_all_tables() {
-    let place = Place::new();
-    let store = tables_without_filters(&place, 18, 8);
+    let total = report(&[&store], &[], 0)["families"][0]["total"].clone();
+    let [reads, unfiltered] = ["useless_reads", "unfiltered_reads"].map(|name| number(&total[name]));
+    assert!((7.5..=8.0).contains(&unfiltered) && (0.0..0.5).contains(&(reads - unfiltered)), "{total}");
     for number in 9..=18 {
         let table = format!("{store}/{number:06}.sst");
         flip(&table, part(&table, "filter").0 + 20);
     }
-    let out = place.text("out");
-    let text = run(&["report", &store, "--out", &out]).expect_code(1).stdout;
-    let missing = format!("- 8 tables: missing: no filter ({store}/000001.sst, {store}/000002.sst, {store}/000003.sst");
-    assert!(
-        text.contains(&format!("{missing} and 5 more)\n    sstfilter rebuild --only-problems {store}\n")),
-        "{text}"
-    );
-    assert!(text.contains("- 5 more tables: damaged, for other reasons: sstfilter inspect --only-problems"), "{text}");
-    let json: Value = serde_json::from_slice(&fs::read(place.path("out/report.json")).unwrap()).unwrap();
-    assert_eq!(array(&json, "remarks").len(), 18, "{json}");
-    with_document(&page(&place), |document| {
-        let paragraphs = texts(document, "p");
-        let named = paragraphs.iter().find(|text| text.matches(".sst").count() == 8).unwrap();
-        assert!(named.starts_with("000001.sst, ") && named.ends_with(", 000008.sst"), "{named}");
-        let items: Vec<_> = texts(document, "b");
-        assert!(items.contains(&"8 tables") && items.iter().any(|item| item.ends_with("000018.sst")), "{items:?}");
-    });
+    let text = run(&["report", &store]).expect_code(1).stdout;
+    let missing = format!("  missing:\n    paths   {store}/000001.sst, {store}/000002.sst");
+    assert!(text.contains(&missing) && text.contains(", for example\n"), "{text}");
+    assert!(text.contains("of them because a filter is missing or cannot be used"), "{text}");
+    let json = report(&[&store], &[], 1);
+    let counts: Vec<_> = remarks(&json).iter().map(|(state, files)| (*state, files.len())).collect();
+    assert_eq!(counts, [("damaged", 10), ("missing", 8)], "{json}");
+    assert_eq!(json["families"][0]["uncosted_tables"], 18);
 }
 
-/// The cost of a table without a filter is a read for each key in its range, not the rate of the others.
 #[test]
-fn reads_that_missing_filters_cause_are_told_and_their_tables_are_left_out_of_other_costs() {
+fn the_cost_of_another_size_or_rate_is_that_of_the_tables_that_are_built_with_it() {
     let place = Place::new();
-    let store = tables_without_filters(&place, 4, 2);
-    let json = run(&["report", &store, "--json"]).expect_code(0).json();
-    let number = |name: &str| json["levels"][0][name].as_f64().unwrap();
-    assert!((1.9..=2.0).contains(&number("unfiltered_reads")), "{json}");
-    assert!((0.0..0.2).contains(&(number("useless_reads") - number("unfiltered_reads"))), "{json}");
-    assert_eq!((&json["settings"]["tables"], array(&json["settings"], "left_out").len()), (&2.into(), 2), "{json}");
-    let text = run(&["report", &store]).expect_code(0).stdout;
-    assert!(text.contains(" of them because a filter is missing or cannot be used."), "{text}");
-    assert!(text.contains("(2 files left out, the first: "), "{text}");
+    let tables = place.build(9_000, &["--files", "2"]);
+    for (setting, goal) in [(["--bits-per-key", "14"], "14 bits per key"), (["--fpr", "0.002"], "rate of 0.2 %")] {
+        let json = report(&[&tables], &setting, 0);
+        for policy in ["auto", "bloom", "ribbon"] {
+            let choice = format!("{policy}, {goal}");
+            let cost = array(&json["families"][0], "costs").iter().find(|cost| cost["choice"] == choice[..]).unwrap();
+            let (keys, out) = (place.text("keys.tsv"), place.text("again"));
+            let build = ["build", "--overwrite", "--files", "2", "--policy", policy, "--input", &keys, "--out", &out];
+            run(&[&build, &setting[..]].concat()).expect_code(0);
+            let built = &report(&[&out], &[], 0)["families"][0]["total"];
+            for figure in ["filter_bytes", "mean_fpr"] {
+                // The size of a Ribbon filter depends a little on its keys.
+                assert!((number(&cost[figure]) / number(&built[figure]) - 1.0).abs() < 0.01, "{cost} {built}");
+            }
+        }
+    }
+    let text = run(&["report", &tables, "--bits-per-key", "30"]).expect_code(0).stdout;
+    assert!(text.contains("bloom, 30 bits per key"), "{text}");
 }

@@ -105,7 +105,6 @@ record! {
         keys_per_file: u64,
         /// lookups a day of keys that no file has
         lookups_per_day: u64,
-        /// bytes of memory that a reader has for filters
         memory_limit_bytes: Bytes,
         layouts: Vec<Layout>,
         /// layouts that are impossible, and why

@@ -1,0 +1,314 @@
+//! `sstfilter report`: how the filters of a store are, in text, as JSON and on a page.
+
+use core::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use clap::Args;
+use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
+use sstfilter_charts::today;
+
+use super::page::{FIRST_LINE, html};
+use super::rates::{KindRate, Survey};
+use crate::commands::options::{FamilyArgs, parse_bits_per_key};
+use crate::file::key_list::KeysFormat;
+use crate::file::open::Context;
+use crate::file::problem::{State, explained};
+use crate::file::replace::OwnFiles;
+use crate::model::absent::AbsentKeys;
+use crate::model::costs::{Cost, TableFilter};
+use crate::model::file::{FileReport, Format, Reason};
+use crate::model::group::{Family, Figures, Surveyed};
+use crate::model::judge::{Step, advice};
+use crate::print::types::{Figure, Open, PathName, Rate};
+use crate::print::{Json, Outcome, record};
+use crate::system::input;
+use crate::words::escape::{path_name, shell_word};
+use crate::words::group;
+use crate::words::units::{counted, grouped, parse_fpr};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Databases, directories of tables (not searched recursively), tables (also of RocksDB, LevelDB and Pebble), and
+    /// filters without a table
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    family: FamilyArgs,
+
+    /// File of keys that no table has, to measure false positive rates on [default: keys made from stored ones]
+    #[arg(long, value_name = "KEYS")]
+    absent: Option<PathBuf>,
+
+    /// Also show what filters of this false positive rate would cost
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
+    fpr: Option<FalsePositiveRate>,
+
+    /// Also show what filters of this size would cost; for auto, that is the size of a Bloom filter
+    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
+    bits_per_key: Option<BitsPerKey>,
+
+    /// Write report.html and report.json to this directory, created if missing. Only files of an earlier report are
+    /// replaced
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+record! {
+    /// How the filters of a store are. Data blocks are not read.
+    pub(crate) struct StoreReport {
+        /// the name of the program
+        pub(crate) program: &'static str [json],
+        /// the command that makes this report again
+        pub(crate) command: String [json],
+        /// the version of the program
+        pub(crate) version: &'static str [json],
+        /// the day of the report
+        pub(crate) date: String [json],
+        /// the directory and the engine of the tables
+        pub(crate) title: String,
+        pub(crate) findings: Vec<String> [notable],
+        /// reasons of states, the worst first
+        pub(crate) remarks: Vec<Remark> [notable],
+        /// figures of each column family
+        pub(crate) families: Vec<FamilyReport>,
+        pub(crate) files: Vec<FileReport>,
+        pub(crate) notes: Vec<String>,
+        /// files that were written
+        pub(crate) written_files: Vec<String> [notable],
+    }
+
+    /// The tables of a column family, or of a store that has none.
+    pub(crate) struct FamilyReport {
+        pub(crate) database: Option<PathName> [row],
+        pub(crate) column_family: Option<String> [row],
+        /// figures of all levels
+        pub(crate) total: Figures [row],
+        /// figures of each level, if there are several
+        pub(crate) levels: Vec<Figures>,
+        /// number of keys that the filters were measured on, which no table has
+        pub(crate) absent_keys: u64 [json],
+        /// where these keys are from
+        pub(crate) absent_from: String,
+        pub(crate) rates: Vec<KindRate>,
+        pub(crate) costs: Vec<Cost>,
+        /// files that `costs` leaves out, because no filter is used or its cost is unknown
+        pub(crate) uncosted_tables: u64 [json],
+    }
+
+    /// Files with the same state, part and advice.
+    pub(crate) struct Remark {
+        pub(crate) state: State,
+        pub(crate) part: Option<String>,
+        /// the files that it is about
+        pub(crate) paths: Vec<PathName>,
+        pub(crate) why: String,
+        pub(crate) advice: Option<String>,
+        pub(crate) commands: Vec<String>,
+    }
+}
+
+/// The files, and the beginning by which those of an earlier run are recognized.
+const FILES: [(&str, &str); 2] = [
+    ("report.html", FIRST_LINE),
+    // Depends on the first fields of `StoreReport` and their order.
+    ("report.json", "{\n  \"program\": \"sstfilter\",\n  \"command\": \"sstfilter report "),
+];
+
+/// Reports on a store. The answer is no if a table is damaged, and a failure if one cannot be read.
+pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
+    // Checked first: minutes of work must not end at a directory that cannot be written.
+    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
+    let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
+    let survey = Survey::of(&args.paths, args.family.family.as_deref(), given.as_ref(), context)?;
+    let states = survey.tables().map(|table| table.report.state);
+    let problems = survey.walk.problems.iter().map(|(_, problem)| problem.state);
+    let outcome = states.chain(problems).map(State::outcome).max().unwrap_or_default();
+    let mut report = StoreReport::new(args, survey, context);
+    if let Some(files) = files {
+        let contents = [html(&report)?, serde_json::to_string_pretty(&Json(&report))? + "\n"];
+        report.written_files = files.write(&contents)?;
+    }
+    Ok((outcome, report))
+}
+
+impl StoreReport {
+    fn new(args: &ReportArgs, survey: Survey, context: &Context) -> Self {
+        let tables: Vec<_> = survey.tables().map(|table| &table.report).collect();
+        let (title, remarks) = (title(&tables), remarks(&tables, args, context));
+        let mut findings = vec![needing_a_look(&tables)];
+        for (path, problem) in &survey.walk.problems {
+            findings.push(format!("{}: {}", input::name(path), explained(&problem.reason)));
+        }
+        if tables.iter().any(|table| table.format.is_table()) {
+            let verify = format!("sstfilter verify{}{}", context.options, paths(args));
+            findings.push(format!("data blocks were not checked: `{verify}` checks them"));
+        }
+        let mut notes = survey.walk.notes();
+        if let others @ 1.. = survey.walk.others.len() {
+            notes.push(format!("neither tables nor filters: {}", counted(others as u64, "file")));
+        }
+        notes.extend(survey.notes);
+        let chosen = args.fpr.map(Sizing::Rate).or(args.bits_per_key.map(Sizing::BitsPerKey));
+        let (mut families, mut files) = (Vec::new(), Vec::new());
+        let is_one = survey.families.len() == 1;
+        for (family, absent) in survey.families.into_iter().zip(&survey.absent) {
+            let report = FamilyReport::new(&family, absent, chosen);
+            let name = report.column_family.as_ref().filter(|_| !is_one).map(|name| format!("{name}: "));
+            let name = name.unwrap_or_default();
+            findings.extend(report.findings().into_iter().map(|finding| format!("{name}{finding}")));
+            findings.extend(report.conclusion().filter(|_| is_one));
+            families.push(report);
+            // `inspect` shows these of each file.
+            let brief = |report| FileReport { parts: Vec::new(), properties: Open::default(), ..report };
+            files.extend(family.files.into_iter().map(|file| brief(file.report)));
+        }
+        let filter_bytes = |file: &FileReport| file.key_filter().map(|filter| filter.filter_bytes.0);
+        files.sort_by_key(|file| Reverse((file.state, filter_bytes(file))));
+        Self {
+            program: "sstfilter",
+            command: command(args, context),
+            version: env!("CARGO_PKG_VERSION"),
+            date: today(),
+            title,
+            findings,
+            remarks,
+            families,
+            files,
+            notes,
+            written_files: Vec::new(),
+        }
+    }
+}
+
+/// Returns the command that makes the report again, without the path of its output.
+fn command(args: &ReportArgs, context: &Context) -> String {
+    let mut command = format!("sstfilter report{}", context.options);
+    let mut add = |option: &str, value: Option<String>| {
+        command.extend(value.map(|value| format!(" --{option} {value}")));
+    };
+    add("family", args.family.family.as_ref().map(|name| shell_word(name.as_ref())));
+    add("absent", args.absent.as_deref().map(shell_word));
+    add("fpr", args.fpr.map(|rate| rate.get().to_string()));
+    add("bits-per-key", args.bits_per_key.map(|bits| bits.get().to_string()));
+    command + &paths(args)
+}
+
+fn paths(args: &ReportArgs) -> String {
+    args.paths.iter().map(|path| format!(" {}", shell_word(path))).collect()
+}
+
+/// Returns where the tables are, and the engines that wrote them.
+fn title(tables: &[&FileReport]) -> String {
+    let directories: BTreeSet<_> = tables.iter().filter_map(|table| table.path.0.parent()).collect();
+    let place = match directories.first() {
+        Some(directory) if directories.len() == 1 && !directory.as_os_str().is_empty() => {
+            path_name(directory).into_owned()
+        }
+        _ => counted(directories.len() as u64, "directory").replace("directorys", "directories"),
+    };
+    let engine = |table: &&FileReport| match table.format {
+        Format::Table => Some("sstfilter"),
+        format => format.text().strip_suffix(" table"),
+    };
+    let engines: BTreeSet<_> = tables.iter().filter_map(engine).collect();
+    let engines = if engines.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(engines).join(", ")) };
+    format!("Filters of {place}{engines}")
+}
+
+fn needing_a_look(tables: &[&FileReport]) -> String {
+    let count = |state: State| tables.iter().filter(|table| table.state == state).count() as u64;
+    let bad = State::ALL.into_iter().filter(|state| *state > State::Fallback).map(|state| (state, count(state)));
+    let bad: Vec<_> = bad.filter(|(_, count)| *count > 0).collect();
+    let states: Vec<_> = bad.iter().map(|(state, count)| format!("{} {}", grouped(*count), state.text())).collect();
+    let states = if bad.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    let [bad, all] = [bad.iter().map(|(_, count)| count).sum(), tables.len() as u64].map(grouped);
+    format!("files that need a look: {bad} of {all}{states}")
+}
+
+/// Groups the reasons of all files. The worst come first, and of these the files that nothing can be read from.
+fn remarks(tables: &[&FileReport], args: &ReportArgs, context: &Context) -> Vec<Remark> {
+    let reasons: Vec<_> =
+        tables.iter().flat_map(|&file| file.reasons.iter().map(move |reason| (file, reason))).collect();
+    let mut groups = group::by(&reasons, |(_, reason)| (reason.state, &reason.part, &reason.advice));
+    groups.sort_by_key(|((state, part, _), _)| (Reverse(*state), *part));
+    groups.into_iter().filter_map(|(_, files)| remark(&files, args, context)).collect()
+}
+
+fn remark(files: &[&(&FileReport, &Reason)], args: &ReportArgs, context: &Context) -> Option<Remark> {
+    let (file, reason) = files.first()?;
+    let words: Vec<_> = files.iter().map(|(file, _)| shell_word(&file.path.0)).collect();
+    let line = |step: &Step| match step.command {
+        "rebuild" if files.len() > 1 => step.line(context, &[format!("--only-problems{}", paths(args))]),
+        _ => step.line(context, &words),
+    };
+    let is_other = |(_, other): &&(&FileReport, &Reason)| other.why != reason.why;
+    let example = if files.iter().any(is_other) { ", for example" } else { "" };
+    Some(Remark {
+        state: reason.state,
+        part: reason.part.clone(),
+        paths: files.iter().map(|(file, _)| file.path.clone()).collect(),
+        why: format!("{}{example}", reason.why),
+        advice: reason.advice.clone(),
+        commands: advice(&file.path.0, file.format, reason).1.iter().map(line).collect(),
+    })
+}
+
+impl FamilyReport {
+    fn new(family: &Family<Surveyed>, absent: &AbsentKeys, chosen: Option<Sizing>) -> Self {
+        let (total, levels) = Figures::of_each(&family.files, absent.keys.len() as u64);
+        let filters: Vec<_> = family.files.iter().filter_map(|file| TableFilter::of(&file.report)).collect();
+        Self {
+            database: family.database.clone().map(PathName),
+            column_family: family.name.clone(),
+            total,
+            levels,
+            absent_keys: absent.keys.len() as u64,
+            absent_from: absent.from.clone(),
+            rates: KindRate::of_each(&family.files),
+            costs: Cost::of_each(&filters, chosen),
+            uncosted_tables: (family.files.len() - filters.len()) as u64,
+        }
+    }
+
+    fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let Figures { useless_reads, unfiltered_reads, unmeasured_tables, range_tombstone_tables, .. } = &self.total;
+        if let (Some(Figure(reads)), Some(Figure(unfiltered))) = (useless_reads, unfiltered_reads) {
+            let because = match *unfiltered {
+                0.0 => String::new(),
+                reads => format!(", {reads:.3} of them because a filter is missing or cannot be used"),
+            };
+            findings.push(format!("on average, a lookup of an absent key reads {reads:.3} tables needlessly{because}"));
+        }
+        if let tables @ 1.. = *unmeasured_tables {
+            let tables = counted(tables, "table");
+            let why = "of which the filter holds parts of keys alone, which made-up keys share: pass --absent";
+            findings.push(format!("not in these figures: {tables} {why}"));
+        }
+        if let tables @ 1.. = *range_tombstone_tables {
+            let tables = counted(tables, "table");
+            findings.push(format!("{tables} with range tombstones: every lookup within their bounds reads them"));
+        }
+        findings.extend(self.rates.iter().filter_map(KindRate::warning));
+        findings
+    }
+
+    /// Returns a sentence on the bytes that Ribbon filters would save at the same rate.
+    fn conclusion(&self) -> Option<String> {
+        let [now, ribbon, ..] = &self.costs[..] else { return None };
+        let Rate(saved) = ribbon.saved_share?;
+        let (was, is) = (grouped(now.filter_bytes.0), grouped(ribbon.filter_bytes.0));
+        let than = if saved < 0.0 { "more" } else { "less" };
+        let left_out = match self.uncosted_tables {
+            0 => String::new(),
+            tables => format!(" ({} left out)", counted(tables, "file")),
+        };
+        Some(format!(
+            "at the same false positive rate, Ribbon filters of sstfilter would take {is} bytes instead of {was}: \
+             {:.1} % {than}{left_out}",
+            saved.abs() * 100.0
+        ))
+    }
+}
