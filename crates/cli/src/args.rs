@@ -7,9 +7,11 @@ use sstfilter::FalsePositiveRate;
 
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
+use crate::commands::completions::CompletionsArgs;
 use crate::commands::filter::FilterCommandArgs;
 use crate::commands::get::GetArgs;
 use crate::commands::map::MapCommand;
+use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::compare::CompareArgs;
@@ -17,8 +19,6 @@ use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
-use crate::rebuild::RebuildArgs;
-use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_fpr};
 
 const EXIT_CODES: &str = "\
@@ -132,10 +132,8 @@ pub(crate) enum Command {
     /// Report on the filters of a store: state of each file and what to do, sizes by level, measured rates, and what
     /// other filters would cost. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
-    /// Print a shell completion script
+    /// Print a shell completion script or the manual page, or write the pages of all commands
     Completions(CompletionsArgs),
-    /// Print the manual page, or write the pages of all commands
-    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]

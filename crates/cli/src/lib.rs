@@ -26,8 +26,6 @@ mod parts;
 mod print;
 mod probe;
 mod ranges;
-mod rebuild;
-mod shell;
 mod system;
 mod words;
 
@@ -35,7 +33,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use clap::FromArgMatches;
+use clap::{CommandFactory, FromArgMatches};
 
 pub use args::Cli;
 use args::{AdviseArgs, Command};
@@ -65,6 +63,7 @@ const REPORTS: &[Report] = &[
     ("report", &commands::report::StoreReport::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
     ("get", &commands::get::GetReport::SCHEMA),
+    ("rebuild", &commands::rebuild::RebuildReport::SCHEMA),
 ];
 
 /// Returns the part of JSON.md that is about results that are records.
@@ -134,7 +133,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
-        Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
+        Command::Rebuild(args) => output.print(commands::rebuild::run(args, &context)?),
         Command::Get(args) => commands::get::run(args, format, &context, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
         Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
@@ -154,8 +153,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
             output.print(commands::advise::levels::run(args, &context)?)
         }
         Command::Advise(args) => output.report(advise::ranges::run(args, format, reading)?),
-        Command::Completions(args) => shell::completions(args, &mut output),
-        Command::Man(args) => shell::man(args, &mut output),
+        Command::Completions(args) => commands::completions::run(args, Cli::command(), Cli::parser(), &mut output),
         Command::Report(args) => output.print(commands::report::run(args, format, &context)?),
     }?;
     // Flushed here: when the writer is dropped, an error would be lost.

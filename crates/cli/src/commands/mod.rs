@@ -2,10 +2,12 @@
 
 pub(crate) mod advise;
 pub(crate) mod build;
+pub(crate) mod completions;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod filter;
 pub(crate) mod get;
 pub(crate) mod map;
 pub(crate) mod options;
+pub(crate) mod rebuild;
 pub(crate) mod report;
 pub(crate) mod verify;

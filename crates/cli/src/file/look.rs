@@ -128,6 +128,7 @@ fn has_checksum(look: Look, end: &[u8]) -> bool {
         Look::Layers => !matches!(
             Layers::load(&Bytes::copy_from_slice(end)),
             Err(BlockError::TooShort { .. }
+                | BlockError::Magic { .. }
                 | BlockError::Version { .. }
                 | BlockError::Field { .. }
                 | BlockError::TrailerChecksum { .. })

@@ -2,8 +2,11 @@
 
 use sstfilter::BuildReport;
 
+use super::file::FilterReport;
 use crate::print::record;
 use crate::print::types::{Bits, Bytes, Rate};
+use crate::words::group;
+use crate::words::units::percent;
 
 record! {
     /// A filter that was built.
@@ -39,31 +42,42 @@ impl BuiltFilter {
             expected_fpr: Some(Rate(report.expected_fpr)),
         }
     }
+
+    pub(crate) fn of_report(report: &FilterReport) -> Self {
+        let FilterReport { kind, requested, fallback, keys, filter_bytes, bits_per_key, expected_fpr, .. } =
+            report.clone();
+        Self { kind, requested, fallback, keys, filter_bytes, bits_per_key, expected_fpr }
+    }
+
+    /// Returns filters together, with the mean of their rates. Their kind is that of the first one.
+    pub(crate) fn sum(filters: &[&Self]) -> Self {
+        let keys: u64 = filters.iter().filter_map(|filter| filter.keys).sum();
+        let bytes: u64 = filters.iter().map(|filter| filter.filter_bytes.0).sum();
+        let rates: Vec<_> = filters.iter().filter_map(|filter| filter.expected_fpr).map(|rate| rate.0).collect();
+        Self {
+            keys: Some(keys),
+            filter_bytes: Bytes(bytes),
+            bits_per_key: Some(Bits(bytes as f64 * 8.0 / (keys as f64).max(1.0))),
+            expected_fpr: (!rates.is_empty()).then(|| Rate(rates.iter().sum::<f64>() / rates.len() as f64)),
+            ..filters.first().map(|&filter| filter.clone()).unwrap_or_default()
+        }
+    }
+
+    /// Returns the filter in words: `bloom, 10.01 bits per key, 0.940 %`.
+    pub(crate) fn words(&self) -> String {
+        let bits = self.bits_per_key.map(|bits| format!(", {:.2} bits per key", bits.0)).unwrap_or_default();
+        let rate = self.expected_fpr.map(|rate| format!(", {}", percent(rate.0))).unwrap_or_default();
+        format!("{}{bits}{rate}", self.kind)
+    }
 }
 
 impl FilterGroup {
     /// Returns the groups of filters with the same kind, requested kind and reason, in the order of their first ones.
     pub(crate) fn of<'a>(filters: impl IntoIterator<Item = &'a BuiltFilter>) -> Vec<Self> {
-        let filters: Vec<_> = filters.into_iter().collect();
-        let choice = |filter: &&BuiltFilter| (filter.kind.clone(), filter.requested.clone(), filter.fallback.clone());
-        let groups = crate::words::group::by(&filters, |&filter| choice(&filter));
-        groups.into_iter().map(|(_, filters)| Self::new(&filters)).collect()
-    }
-
-    fn new(filters: &[&&BuiltFilter]) -> Self {
-        let sum = |of: fn(&BuiltFilter) -> Option<u64>| filters.iter().filter_map(|filter| of(filter)).sum::<u64>();
-        let (keys, bytes) = (sum(|filter| filter.keys), sum(|filter| Some(filter.filter_bytes.0)));
-        let rates: f64 = filters.iter().filter_map(|filter| filter.expected_fpr).map(|rate| rate.0).sum();
-        let first = filters.first().map(|filter| (**filter).clone()).unwrap_or_default();
-        Self {
-            tables: filters.len() as u64,
-            filter: BuiltFilter {
-                keys: Some(keys),
-                filter_bytes: Bytes(bytes),
-                bits_per_key: Some(Bits(bytes as f64 * 8.0 / (keys as f64).max(1.0))),
-                expected_fpr: Some(Rate(rates / filters.len() as f64)),
-                ..first
-            },
-        }
+        let choice = |filter: &BuiltFilter| (filter.kind.clone(), filter.requested.clone(), filter.fallback.clone());
+        let groups = group::by(filters, choice);
+        let group =
+            |filters: Vec<&BuiltFilter>| Self { tables: filters.len() as u64, filter: BuiltFilter::sum(&filters) };
+        groups.into_iter().map(|(_, filters)| group(filters)).collect()
     }
 }

@@ -10,7 +10,9 @@ use crate::common::{Place, flip, lines, names, program, run, say_skipped};
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_behind_completions_and_pages_is_an_error() {
-    for arguments in [&["completions", "bash"][..], &["man"], &["--help"], &["probe", "--help"], &["--version"]] {
+    for arguments in
+        [&["completions", "bash"][..], &["completions", "man"], &["--help"], &["probe", "--help"], &["--version"]]
+    {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = program().args(arguments).stdout(full).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -111,8 +113,8 @@ fn completions_and_manual_pages_know_every_command() {
     }
     run(&["completions", "tcsh"]).expect_error("possible values");
 
-    assert!(run(&["man"]).expect_code(0).stdout.contains(".TH sstfilter 1"));
-    run(&["man", "--out", &place.text("man1")]).expect_code(0);
+    assert!(run(&["completions", "man"]).expect_code(0).stdout.contains(".TH sstfilter 1"));
+    run(&["completions", "man", "--out", &place.text("man1")]).expect_code(0);
     let pages = names(place.path("man1"));
     for command in &commands {
         assert!(pages.contains(&format!("sstfilter-{command}.1")), "{command}: {pages:?}");

@@ -234,7 +234,7 @@ fn temporary_files_of_killed_runs_are_removed_unless_a_process_writes_them() {
         (&tables, &["filter", "--keys", &keys, "--out", &place.text("tables/block.filter")]),
         (&tables, &["rebuild", &table]),
         (&page, &["report", &tables, "--out", &page]),
-        (&manuals, &["man", "--out", &manuals]),
+        (&manuals, &["completions", "man", "--out", &manuals]),
         (&place.text("built"), &["build", "--generate", "10", "--out", &place.text("built")]),
     ];
     for (directory, command) in writing {
@@ -337,12 +337,12 @@ fn rebuild_replaces_sidecars_and_nothing_else() {
 fn manual_pages_replace_manual_pages_and_nothing_else() {
     let place = Place::new();
     let out = place.text("man1");
-    run(&["man", "--out", &out]).expect_code(0);
-    run(&["man", "--out", &out]).expect_code(0);
+    run(&["completions", "man", "--out", &out]).expect_code(0);
+    run(&["completions", "man", "--out", &out]).expect_code(0);
     let pages = names(&out);
     fs::write(place.path("man1/sstfilter-verify.1"), ".TH of another\n").unwrap();
     fs::remove_file(place.path("man1/sstfilter-build.1")).unwrap();
-    run(&["man", "--out", &out]).expect_error("sstfilter-verify.1 was not written by this command");
+    run(&["completions", "man", "--out", &out]).expect_error("sstfilter-verify.1 was not written by this command");
     assert_eq!(names(&out).len(), pages.len() - 1, "all pages, or none");
     assert_eq!(fs::read_to_string(place.path("man1/sstfilter-verify.1")).unwrap(), ".TH of another\n");
 }
