@@ -1,6 +1,7 @@
 //! `sstfilter verify`: reads everything, compares every checksum, and lists all damage.
 
 use core::cmp::Reverse;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::file::key_list::KeysFormat;
 use crate::file::look::NEITHER;
 use crate::file::map::OpenMap;
 use crate::file::names::is_leftover;
-use crate::file::problem::{Problem, State, explained, in_options};
+use crate::file::problem::{Problem, State, in_options};
 use crate::file::walk::{Found, Walk};
 use crate::model::keys::Source;
 use crate::model::verify::{FileVerdict, Verdict, verify};
@@ -22,7 +23,7 @@ use crate::print::types::PathName;
 use crate::print::{Outcome, record};
 use crate::system::input;
 use crate::system::progress::ReadProgress;
-use crate::words::group::{self, without_path};
+use crate::words::group;
 use crate::words::units::grouped;
 
 #[derive(Debug, Args)]
@@ -100,15 +101,16 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
         ensure!(lists.is_empty(), "--key-lists: expected a map that covers them, got none");
     } else {
         let sources = [Source::tables(&walk.files).0, lists].concat();
-        compare(&mut maps, &sources, &context, &mut files, &mut notes)?;
+        notes.extend(group::lines("file", compare(&mut maps, &sources, &context, &mut files)?));
         files.extend(maps.into_iter().map(|(verdict, _)| verdict));
     }
     files.sort_by_key(|file| Reverse(file.verdict));
-    notes.extend(lines(about(&files, FileVerdict::remarks)));
-    notes
-        .extend(lines(about(&not_live, FileVerdict::findings).map(|(text, path)| (format!("not live: {text}"), path))));
-    let why = |path| if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
-    notes.extend(lines(walk.others.iter().map(|path| (format!("skipped: {}", why(path)), path.as_path()))));
+    notes.extend(lines(&files, FileVerdict::remarks));
+    notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
+    let why =
+        |path: &Path| if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
+    let skipped = walk.others.iter().map(|path| (format!("skipped: {}", why(path)), input::name(path)));
+    notes.extend(group::lines("file", skipped));
     let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count() as u64;
     let entries = files.iter().filter_map(|file| file.entries).sum();
     let counted = |verdict| match count(verdict) {
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     };
     let counts: Vec<_> = Verdict::ALL.into_iter().filter_map(counted).collect();
     let report = VerifyReport {
-        findings: lines(about(&files, FileVerdict::findings)),
+        findings: lines(&files, FileVerdict::findings),
         notes,
         summary: format!("{}; {} entries", counts.join(", "), grouped(entries)),
         sound: count(Verdict::Sound),
@@ -135,16 +137,15 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     Ok((outcome.unwrap_or_default(), report))
 }
 
-/// Looks up the keys of all files in the maps that cover them.
-fn compare(
+/// Looks up the keys of all files in the maps that cover them. Returns what there is to say about files.
+fn compare<'a>(
     maps: &mut [(FileVerdict, OpenMap)],
-    sources: &[Source],
+    sources: &'a [Source],
     context: &Context,
     files: &mut Vec<FileVerdict>,
-    notes: &mut Vec<String>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<(String, Cow<'a, str>)>> {
     let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map), &HashMap::new());
-    let mut comparing = Vec::new();
+    let (mut comparing, mut texts) = (Vec::new(), Vec::new());
     for (verdict, map) in maps {
         for (&file, text) in &contradictions {
             if map.index.local_id(FileId::from_fingerprint(file)).is_some() {
@@ -156,40 +157,30 @@ fn compare(
             Err(problem) => verdict.keys_not_compared_because = Some(in_options(&problem)),
         }
     }
-    let mut not_covered = Vec::new();
     for source in sources {
-        let name = input::name(&source.found.path);
+        let path = &source.found.path;
         context.progress.iter().for_each(|progress| progress.begin(source.bytes()));
-        match Comparing::compare(comparing.iter_mut().map(|(_, map)| map), source, context) {
+        let compared = source.open(context).and_then(|open| {
+            comparing.iter_mut().try_fold(false, |is_covered, (_, map)| Ok(map.compare(source, &open)? || is_covered))
+        });
+        match compared {
             Ok(true) => {}
-            Ok(false) => not_covered.push(name),
-            Err(problem) if source.is_list() => files.push(FileVerdict::of_problem(&source.found.path, &problem)),
+            Ok(false) => texts.push(("no map covers it".to_owned(), input::name(path))),
+            Err(problem) if source.is_list() => files.push(FileVerdict::of_problem(path, &problem)),
             // The table has its own verdict.
             Err(problem) => {
-                let why = without_path(&explained(&problem.reason), &name);
-                notes.push(format!("{name}: not compared with maps: {why}"));
+                let (why, name) = problem.about(path);
+                texts.push((format!("not compared with maps: {why}"), name));
             }
         }
     }
-    if !not_covered.is_empty() {
-        notes.push(group::line("no map covers it", "file", not_covered.iter().map(AsRef::as_ref)));
-    }
     for (verdict, map) in comparing {
-        verdict.add_compared(map.finish(context)?);
+        verdict.add_compared(&map.finish(context)?);
     }
-    Ok(())
+    Ok(texts)
 }
 
-/// Returns a line for each text, with the files that it is about.
-fn lines<'a>(texts: impl Iterator<Item = (String, &'a Path)>) -> Vec<String> {
-    let texts: Vec<_> = texts.map(|(text, path)| (text, input::name(path))).collect();
-    let groups = group::by(&texts, |(text, _)| text).into_iter();
-    groups.map(|(text, files)| group::line(text, "file", files.iter().map(|(_, name)| name.as_ref()))).collect()
-}
-
-fn about<T: IntoIterator<Item = String>>(
-    files: &[FileVerdict],
-    texts: impl Fn(&FileVerdict) -> T,
-) -> impl Iterator<Item = (String, &Path)> {
-    files.iter().flat_map(move |file| texts(file).into_iter().map(|text| (text, file.path.0.as_path())))
+fn lines<T: IntoIterator<Item = String>>(files: &[FileVerdict], texts: impl Fn(&FileVerdict) -> T) -> Vec<String> {
+    let about = |file| texts(file).into_iter().map(move |text| (text, input::name(&file.path.0)));
+    group::lines("file", files.iter().flat_map(about))
 }

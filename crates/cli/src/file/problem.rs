@@ -1,14 +1,18 @@
 //! What is wrong with a file: its state, the reason, and advice in options of the command line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use sstfilter_interop::Error;
 use sstfilter_store::FilterProblem;
 use sstfilter_table::{TableError, TablePart};
 
 use crate::print::{Outcome, words};
+use crate::system::input;
 use crate::words::escape::escaped_line;
+use crate::words::group::without_path;
 
 words! {
     /// The state of a file or of its filter, from best to worst.
@@ -57,6 +61,12 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(state: State, reason: anyhow::Error) -> Self {
         Self { state, reason }
+    }
+
+    /// Returns the reason with advice, and the name of the file that it is about.
+    pub(crate) fn about<'p>(&self, path: &'p Path) -> (String, Cow<'p, str>) {
+        let name = input::name(path);
+        (without_path(&explained(&self.reason), &name), name)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::print::{Outcome, record, words};
 use crate::system::input;
 use crate::words::escape::key_text;
 use crate::words::group::without_path;
-use crate::words::units::{counted, grouped};
+use crate::words::units::grouped;
 
 words! {
     /// Whether a file has the bytes that were written, from best to worst.
@@ -175,17 +175,10 @@ impl FileVerdict {
     }
 
     /// Adds what the comparison of a map with keys found.
-    pub(crate) fn add_compared(&mut self, compared: Compared) {
+    pub(crate) fn add_compared(&mut self, compared: &Compared) {
         self.keys_compared = Some(compared.keys);
-        for lost in &compared.lost {
-            let (keys, name) = (counted(lost.lost_keys, "key"), input::name(&lost.path.0));
-            let example = lost.lost_key.as_ref().map(|key| format!(", such as {}", key_text(&key.0)));
-            let example = example.unwrap_or_default();
-            self.add(Verdict::Damaged, &format!("lost {keys} of {name} ({}){example}", lost.file_id));
-        }
-        if let Some(check) = &mut self.map_check {
-            (check.files_compared, check.lost) = (compared.files, compared.lost);
-        }
+        self.map_check.iter_mut().for_each(|check| check.files_compared = compared.files);
+        compared.lost.iter().for_each(|lost| self.add(Verdict::Damaged, lost));
     }
 
     /// Adds a problem of a table or of its filters. A sound filter that this program cannot probe is no problem.

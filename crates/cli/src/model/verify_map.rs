@@ -1,18 +1,18 @@
 //! Checks a map, and that it finds the keys of the files that it covers.
 
 use core::ops::ControlFlow;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use sstfilter::{BlockError, FileId, KeyHash, KeyHasher};
-use sstfilter_map::{LocalId, MapVerification};
+use sstfilter_map::LocalId;
 
-use super::keys::{Source, id_text};
+use super::keys::{OpenSource, Source, id_text};
 use crate::file::blocks::hasher_of;
 use crate::file::context::Context;
 use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
-use crate::file::problem::Problem;
 use crate::print::record;
-use crate::print::types::{Key, PathName};
+use crate::system::input;
+use crate::words::escape::key_text;
 use crate::words::units::{counted, grouped};
 
 /// Keys that are looked up together, in the order of their hashes, so that almost every page is read once for all of
@@ -23,80 +23,44 @@ const BATCH_KEYS: usize = 16 << 20;
 const MAX_PROBLEMS: usize = 100;
 
 record! {
-    /// The contents of a map, as far as its pages are sound.
+    /// The contents of a map.
     pub(crate) struct MapCheck {
         /// number of files that the map covers
         pub(crate) covered_files: u64,
-        /// number of pages
-        pub(crate) pages: u64,
+        /// covered files whose keys were looked up
+        pub(crate) files_compared: u64,
         /// pages that are damaged: all covered files may have their keys
         pub(crate) damaged_pages: u64,
         pub(crate) unknown_pages: u64,
-        pub(crate) outgrown_pages: u64,
-        pub(crate) lists: u64,
-        pub(crate) map_entries: u64,
-        /// covered files whose keys were looked up
-        pub(crate) files_compared: u64,
-        /// covered files whose keys the map has lost
-        pub(crate) lost: Vec<LostKeys>,
-    }
-
-    /// Keys of a covered file that a map does not find.
-    pub(crate) struct LostKeys {
-        pub(crate) path: PathName [row],
-        pub(crate) file_id: String [row],
-        /// keys that lookups do not find
-        pub(crate) lost_keys: u64 [row],
-        /// one of them; null if the file has changed since
-        pub(crate) lost_key: Option<Key> [row],
     }
 }
 
 impl MapCheck {
     /// Checks all pages of a map, and adds what is damaged.
     pub(crate) fn new(map: &OpenMap, context: &Context, problems: &mut Vec<String>) -> anyhow::Result<Self> {
-        let (mut found, mut more) = (Vec::new(), 0);
+        let mut more = 0;
         let read = |range: core::ops::Range<u64>| {
             context.progress.iter().for_each(|progress| progress.advance(range.end - range.start));
             map.read(range)
         };
-        let contents = map.index.verify(read, |problem| match found.len() {
-            ..MAX_PROBLEMS => found.push(problem.to_string()),
+        let found = map.index.verify(read, |problem| match problems.len() {
+            ..MAX_PROBLEMS => problems.push(problem.to_string()),
             _ => more += 1,
         })?;
-        problems.append(&mut found);
         problems.extend((more > 0).then(|| format!("and {}", counted(more, "more problem"))));
-        let MapVerification { damaged_pages, unknown_pages, outgrown_pages, lists, entries, .. } = contents;
-        Ok(Self {
-            covered_files: map.index.files().len() as u64,
-            pages: map.index.pages(),
-            damaged_pages,
-            unknown_pages,
-            outgrown_pages,
-            lists,
-            map_entries: entries,
-            files_compared: 0,
-            lost: Vec::new(),
-        })
+        let (damaged_pages, unknown_pages) = (found.damaged_pages, found.unknown_pages);
+        Ok(Self { covered_files: map.index.files().len() as u64, files_compared: 0, damaged_pages, unknown_pages })
     }
 
     /// Returns how many keys were looked up, and how many pages say nothing about keys.
-    pub(super) fn remarks(&self, keys: Option<u64>) -> Vec<String> {
-        let mut remarks = Vec::new();
+    pub(super) fn remarks(&self, keys: Option<u64>) -> impl Iterator<Item = String> {
         let files = counted(self.covered_files, "file");
-        match keys.filter(|_| self.covered_files > 0) {
-            Some(_) if self.files_compared == 0 => remarks.push(format!("covers {files}, none of which was passed")),
-            Some(keys) => {
-                let (keys, compared) = (counted(keys, "key"), grouped(self.files_compared));
-                remarks.push(format!("{keys} of {compared} of {files} looked up"));
-            }
-            None => {}
-        }
-        if self.unknown_pages > 0 {
-            let (unknown, pages) = (grouped(self.unknown_pages), counted(self.pages, "page"));
-            remarks.push(format!("{unknown} of {pages} unknown: build the map from keys again"));
-        }
-        remarks
+        let compared = keys.filter(|_| self.covered_files > 0).map(|keys| match self.files_compared {
+            0 => format!("covers {files}, none of which was passed"),
+            some => format!("{} of {} of {files} looked up", counted(keys, "key"), grouped(some)),
+        });
+        let unknown = (self.unknown_pages > 0).then(|| counted(self.unknown_pages, "page"));
+        compared.into_iter().chain(unknown.map(|pages| format!("{pages} unknown: build the map from keys again")))
     }
 }
 
@@ -108,7 +72,7 @@ pub(crate) struct Comparing<'a> {
     /// The files of the batch and of those before.
     files: Vec<(Source, FileId, LocalId)>,
     /// A lost hash and the number of lost hashes, by the position of their file.
-    lost: HashMap<usize, (KeyHash, u64)>,
+    lost: BTreeMap<usize, (KeyHash, u64)>,
     keys: u64,
     files_compared: u64,
 }
@@ -117,50 +81,32 @@ pub(crate) struct Comparing<'a> {
 pub(crate) struct Compared {
     pub(crate) keys: u64,
     pub(crate) files: u64,
-    pub(crate) lost: Vec<LostKeys>,
+    /// Sentences on keys that the map does not find.
+    pub(crate) lost: Vec<String>,
 }
 
 impl<'a> Comparing<'a> {
     /// Fails if the hash of the map is secret.
     pub(crate) fn new(map: &'a OpenMap, context: &Context) -> Result<Self, BlockError> {
         let hasher = hasher_of(map.index.hash_identity(), context.secret.as_ref())?;
-        let (batch, files, lost) = (Vec::new(), Vec::new(), HashMap::new());
+        let (batch, files, lost) = (Vec::new(), Vec::new(), BTreeMap::new());
         Ok(Self { map, hasher, batch, files, lost, keys: 0, files_compared: 0 })
     }
 
-    /// Looks up the keys of a file in the maps that cover it. Returns whether there are any.
-    pub(crate) fn compare<'m>(
-        maps: impl Iterator<Item = &'m mut Self>,
-        source: &Source,
-        context: &Context,
-    ) -> Result<bool, Problem>
-    where
-        'a: 'm,
-    {
-        let open = source.open(context)?;
-        let mut covering = Vec::new();
-        for map in maps {
-            if let Some(id) = map.map.index.local_id(open.id) {
-                map.files.push((source.clone(), open.id, id));
-                covering.push(map);
-            }
-        }
-        if covering.is_empty() {
-            return Ok(false);
-        }
-        let mut looked_up = Ok(());
+    /// Looks up the keys of a file. Returns whether the map covers it.
+    pub(crate) fn compare(&mut self, source: &Source, open: &OpenSource) -> anyhow::Result<bool> {
+        let Some(id) = self.map.index.local_id(open.id) else { return Ok(false) };
+        let (position, mut looked_up) = (self.files.len(), Ok(()));
+        self.files.push((source.clone(), open.id, id));
         open.for_each_key(&mut |key| {
-            looked_up = covering.iter_mut().try_for_each(|map| map.add(key));
+            self.batch.push((self.hasher.hash(key), position));
+            if self.batch.len() >= BATCH_KEYS {
+                looked_up = self.look_up();
+            }
             if looked_up.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        looked_up?;
-        covering.iter_mut().for_each(|map| map.files_compared += 1);
-        Ok(true)
-    }
-
-    fn add(&mut self, key: &[u8]) -> anyhow::Result<()> {
-        self.batch.push((self.hasher.hash(key), self.files.len() - 1));
-        if self.batch.len() >= BATCH_KEYS { self.look_up() } else { Ok(()) }
+        self.files_compared += 1;
+        looked_up.map(|()| true)
     }
 
     fn look_up(&mut self) -> anyhow::Result<()> {
@@ -184,18 +130,12 @@ impl<'a> Comparing<'a> {
     /// Looks up the last batch, and names a lost key of each file.
     pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<Compared> {
         self.look_up()?;
-        let mut positions: Vec<_> = self.lost.iter().collect();
-        positions.sort_unstable_by_key(|(position, _)| **position);
         let mut lost = Vec::new();
-        for (&position, &(hash, lost_keys)) in positions {
-            let Some((source, file, _)) = self.files.get(position) else { continue };
-            let lost_key = self.key_of(hash, source, context).map(Key);
-            lost.push(LostKeys {
-                path: PathName(source.found.path.clone()),
-                file_id: id_text(*file),
-                lost_keys,
-                lost_key,
-            });
+        for (&position, &(hash, keys)) in &self.lost {
+            let Some((source, id, _)) = self.files.get(position) else { continue };
+            let example = self.key_of(hash, source, context).map(|key| format!(", such as {}", key_text(&key)));
+            let (keys, name, id) = (counted(keys, "key"), input::name(&source.found.path), id_text(*id));
+            lost.push(format!("lost {keys} of {name} ({id}){}", example.unwrap_or_default()));
         }
         Ok(Compared { keys: self.keys, files: self.files_compared, lost })
     }

@@ -1,6 +1,7 @@
 //! Groups files that share a text: ten thousand tables with one problem take one line.
 
 use core::hash::Hash;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::units::{counted, grouped};
@@ -37,6 +38,13 @@ pub(crate) fn line<'a>(text: &str, noun: &str, paths: impl ExactSizeIterator<Ite
         more => format!(" and {} more", grouped(more)),
     };
     format!("{}: {text} ({}{more})", counted(count as u64, noun), named.join(", "))
+}
+
+/// Returns the lines of all groups of files with the same text.
+pub(crate) fn lines<'a>(noun: &str, texts: impl IntoIterator<Item = (String, Cow<'a, str>)>) -> Vec<String> {
+    let texts: Vec<_> = texts.into_iter().collect();
+    let groups = by(&texts, |(text, _)| text).into_iter();
+    groups.map(|(text, files)| line(text, noun, files.iter().map(|(_, name)| name.as_ref()))).collect()
 }
 
 /// Returns a message about the file at `path` without its path, because the path precedes the message.

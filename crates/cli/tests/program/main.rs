@@ -23,6 +23,7 @@ mod hostile;
 mod json;
 mod keys;
 mod map;
+mod map_probe;
 mod partitions;
 mod parts;
 mod probe;

@@ -19,7 +19,6 @@ use crate::commands::options::chosen_hasher;
 use crate::file::context::Context;
 use crate::file::key_list::KeysFormat;
 use crate::file::map::OpenMap;
-use crate::file::problem::explained;
 use crate::file::replace;
 use crate::file::walk::Walk;
 use crate::model::batch::in_parallel;
@@ -27,7 +26,7 @@ use crate::model::keys::{Source, id_text};
 use crate::print::Outcome;
 use crate::system::progress::ReadProgress;
 use crate::system::{input, interrupt, memory};
-use crate::words::group::{self, without_path};
+use crate::words::group;
 use crate::words::units::{self, parse_fpr, parse_number, parse_seed};
 
 #[derive(Debug, Args)]
@@ -104,19 +103,12 @@ impl BuildMapArgs {
     /// Returns the files to cover, and what is said about others.
     fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>)> {
         let walk = Walk::of(&self.tables).context(LISTS)?;
-        let mut notes = walk.notes();
-        notes.extend(walk.problems.iter().map(|(path, problem)| {
-            let name = input::name(path);
-            format!("{name}: {}", without_path(&explained(&problem.reason), &name))
-        }));
         let (tables, without_keys) = Source::tables(&walk.files);
-        let others = walk.others.iter().map(PathBuf::as_path);
-        for (why, paths) in [("no table", others.collect()), ("it has no keys", without_keys)] {
-            let names: Vec<_> = paths.into_iter().map(input::name).collect();
-            if !names.is_empty() {
-                notes.push(group::line(&format!("skipped: {why}"), "file", names.iter().map(AsRef::as_ref)));
-            }
-        }
+        let others = walk.others.iter().map(|path| ("skipped: no table".to_owned(), input::name(path)));
+        let without_keys =
+            without_keys.into_iter().map(|path| ("skipped: it has no keys".to_owned(), input::name(path)));
+        let problems = walk.problems.iter().map(|(path, problem)| problem.about(path));
+        let notes = [walk.notes(), group::lines("file", others.chain(without_keys).chain(problems))].concat();
         Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), notes))
     }
 

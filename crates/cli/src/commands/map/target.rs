@@ -14,7 +14,7 @@ use crate::file::context::Context;
 use crate::file::look::Look;
 use crate::file::map::OpenMap;
 use crate::file::open::open;
-use crate::file::problem::{Problem, explained};
+use crate::file::problem::Problem;
 use crate::file::replace::{Mark, write_with};
 use crate::file::walk::Found;
 use crate::model::batch::cores;
@@ -23,8 +23,8 @@ use crate::model::file::MapReport;
 use crate::model::keys::parse_fingerprint;
 use crate::print::types::{Bytes, PathName};
 use crate::print::{Outcome, record};
-use crate::system::{input, interrupt, progress};
-use crate::words::group::{self, without_path};
+use crate::system::{interrupt, progress};
+use crate::words::group;
 use crate::words::units::{counted, grouped, number_in, parse_number};
 
 /// The map to write.
@@ -173,14 +173,13 @@ pub(super) struct LeftOut {
 impl LeftOut {
     /// Groups files by their problem; `label` says what they are left out of.
     pub(super) fn new(label: &str, problems: &[(PathBuf, Problem)]) -> Self {
-        let why = |(path, problem): &(PathBuf, Problem)| without_path(&explained(&problem.reason), &input::name(path));
-        let line = |(why, files): (String, Vec<&(PathBuf, Problem)>)| {
-            let names: Vec<_> = files.iter().map(|(path, _)| input::name(path)).collect();
-            group::line(&format!("{label}: {why}"), "file", names.iter().map(AsRef::as_ref))
-        };
+        let texts = problems.iter().map(|(path, problem)| {
+            let (why, name) = problem.about(path);
+            (format!("{label}: {why}"), name)
+        });
         Self {
+            lines: group::lines("file", texts),
             paths: problems.iter().map(|(path, _)| PathName(path.clone())).collect(),
-            lines: group::by(problems, why).into_iter().map(line).collect(),
             outcome: problems.iter().map(|(_, problem)| problem.state.outcome()).max().unwrap_or_default(),
         }
     }
