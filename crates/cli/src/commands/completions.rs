@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use clap::builder::PossibleValue;
-use clap::{Args, Command, ValueEnum};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -14,7 +13,8 @@ use crate::print::{CANNOT_WRITE, Outcome, Output};
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// Shell to complete for, or man for the manual page of the program
-    shell: Form,
+    #[arg(value_name = "SHELL|man", value_parser = ["bash", "elvish", "fish", "powershell", "zsh", MAN])]
+    form: String,
 
     /// With man: write the pages of the program and of all its commands to this directory, created if missing. Only
     /// pages that this command wrote are replaced
@@ -22,32 +22,7 @@ pub(crate) struct CompletionsArgs {
     out: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    Shell(Shell),
-    Man,
-}
-
-impl ValueEnum for Form {
-    fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Form; 6] = [
-            Form::Shell(Shell::Bash),
-            Form::Shell(Shell::Elvish),
-            Form::Shell(Shell::Fish),
-            Form::Shell(Shell::PowerShell),
-            Form::Shell(Shell::Zsh),
-            Form::Man,
-        ];
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Self::Shell(shell) => shell.to_possible_value(),
-            Self::Man => Some(PossibleValue::new("man")),
-        }
-    }
-}
+const MAN: &str = "man";
 
 /// Prints a completion script or the program's page, or writes all pages. Each command of `completed` has the options
 /// of all commands, and those of `shown` do not.
@@ -58,19 +33,21 @@ pub(crate) fn run(
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     ensure!(!output.is_json, "--json: a script or a manual page has no JSON form: leave the option out");
+    if args.form != MAN {
+        ensure!(args.out.is_none(), "--out: expected man, got a shell: redirect the script to a file");
+        let shell = args.form.parse::<Shell>().map_err(anyhow::Error::msg)?;
+        // Generated in memory: the generator panics if a write fails, such as to a closed pipe.
+        let mut script = Vec::new();
+        let name = completed.get_name().to_owned();
+        clap_complete::generate(shell, &mut completed, name, &mut script);
+        output.writer.write_all(&script).context(CANNOT_WRITE)?;
+        return Ok(Outcome::Yes);
+    }
     // Without the pages of `help`, which would repeat those of all commands.
     let shown = shown.disable_help_subcommand(true);
-    match (args.shell, &args.out) {
-        (Form::Man, Some(directory)) => write_pages(shown, directory)?,
-        (Form::Man, None) => Man::new(shown).render(output.writer).context(CANNOT_WRITE)?,
-        (Form::Shell(_), Some(_)) => anyhow::bail!("--out: expected man, got a shell: redirect the script to a file"),
-        (Form::Shell(shell), None) => {
-            // Generated in memory: the generator panics if a write fails, such as to a closed pipe.
-            let mut script = Vec::new();
-            let name = completed.get_name().to_owned();
-            clap_complete::generate(shell, &mut completed, name, &mut script);
-            output.writer.write_all(&script).context(CANNOT_WRITE)?;
-        }
+    match &args.out {
+        Some(directory) => write_pages(shown, directory)?,
+        None => Man::new(shown).render(output.writer).context(CANNOT_WRITE)?,
     }
     Ok(Outcome::Yes)
 }

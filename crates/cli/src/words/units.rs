@@ -165,24 +165,6 @@ pub(crate) fn parse_ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
 
-/// Parses a length in bytes: a whole number with an optional unit, in powers of 1,024 (`4096`, `64K`, `256MiB`, `2g`).
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let expected = || format!("expected a whole number of bytes, with K, M, G or T for units of 1,024, got '{text}'");
-    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(digits_end);
-    // `K`, `KB` and `KiB` all mean 1,024.
-    let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(expected()),
-    };
-    let number: u64 = digits.parse().map_err(|_| expected())?;
-    number.checked_mul(1 << shift).ok_or_else(expected)
-}
-
 /// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, unlike units of
 /// bytes.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
@@ -230,17 +212,6 @@ mod tests {
     fn one_is_no_plural() {
         assert_eq!(counted(1, "table"), "1 table");
         assert_eq!(counted(1_000, "key"), "1,000 keys");
-    }
-
-    #[test]
-    fn lengths_parse_with_units_and_refuse_what_is_none() {
-        assert_eq!(parse_bytes("4096"), Ok(4096));
-        assert_eq!(parse_bytes("64K"), Ok(65_536));
-        assert_eq!(parse_bytes("256MiB"), Ok(256 << 20));
-        assert_eq!(parse_bytes("2g"), Ok(2 << 30));
-        for text in ["", "M", "-1", "1.5M", "1X", "99999999999999999999", "999999999T", "1 parsec"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
     }
 
     #[test]

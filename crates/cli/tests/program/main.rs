@@ -21,7 +21,6 @@ mod get;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod json;
-mod keys;
 mod map;
 mod map_probe;
 mod partitions;
@@ -30,6 +29,7 @@ mod probe;
 mod ranges;
 mod read;
 mod rebuild;
+mod refused;
 #[cfg(unix)]
 mod replacing;
 mod report;
