@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
-use sstfilter::FalsePositiveRate;
+use clap::{Arg, CommandFactory, Parser, Subcommand};
 
 use crate::commands::advise::AdviseCommand;
 use crate::commands::build::run::BuildArgs;
+use crate::commands::compare::run::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::filter::FilterCommandArgs;
 use crate::commands::get::GetArgs;
@@ -14,12 +14,10 @@ use crate::commands::map::MapCommand;
 use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
-use crate::compare::CompareArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
-use crate::units::{count_in, parse_fpr};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -128,33 +126,13 @@ pub(crate) enum Command {
     /// read, with --out on a page with charts
     Compare(CompareArgs),
     /// Rank the kinds of filter for your use case, with sizes, rates and reasons
-    Advise(AdviseArgs),
+    #[command(subcommand)]
+    Advise(AdviseCommand),
     /// Report on the filters of a store: state of each file and what to do, sizes by level, measured rates, and what
     /// other filters would cost. Data blocks are not checked: `verify` does that
     Report(ReportArgs),
     /// Print a shell completion script or the manual page, or write the pages of all commands
     Completions(CompletionsArgs),
-}
-
-#[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct AdviseArgs {
-    #[command(subcommand)]
-    pub(crate) command: Option<AdviseCommand>,
-
-    /// Recommend a range filter for keys like those of this file. Shows the rows per prefix, how dense the keys are,
-    /// and how often each map from keys to codes is wrong on empty ranges. --range-prefix is the prefix that ranges lie
-    /// within [default: all but the last 8 bytes, if all keys have one length]
-    #[arg(long, value_name = "KEYS", required = true)]
-    pub(crate) ranges: Option<PathBuf>,
-
-    /// With --ranges: length of the ranges, in units of the integer after the prefix [default: 1024]
-    #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges")]
-    pub(crate) range_length: Option<u64>,
-
-    /// Maximum false positive rate, between 0 and 1 [default: 0.01]
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true)]
-    pub(crate) fpr: Option<FalsePositiveRate>,
 }
 
 #[cfg(test)]

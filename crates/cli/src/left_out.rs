@@ -56,5 +56,3 @@ impl fmt::Display for LeftOut {
         write!(f, "{}: left out: {}", self.path, self.why)
     }
 }
-
-pub(crate) use crate::file::problem::BY_SST_DUMP;

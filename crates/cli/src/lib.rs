@@ -1,21 +1,18 @@
 //! The command line as a library: everything that the program `sstfilter` does, except exiting its process.
 
-mod advise;
 mod args;
 mod build;
 mod commands;
-mod compare;
-mod demo;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 #[allow(dead_code, reason = "the commands move to it one by one")]
 mod file;
 mod files;
-mod filters;
 mod inspect;
 mod left_out;
 mod map;
+mod measure;
 #[allow(dead_code, reason = "the commands move to it one by one")]
 mod model;
 mod opened;
@@ -36,7 +33,7 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches};
 
 pub use args::Cli;
-use args::{AdviseArgs, Command};
+use args::Command;
 use commands::advise::AdviseCommand;
 use commands::map::MapCommand;
 use file::open::Context as FileContext;
@@ -59,6 +56,9 @@ const REPORTS: &[Report] = &[
     ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
     ("advise levels", &commands::advise::levels::LevelsAdvice::SCHEMA),
     ("build", &commands::build::run::BuildReport::SCHEMA),
+    ("compare", &commands::compare::rows::Comparison::SCHEMA),
+    ("compare --range-length", &commands::compare::ranges::RangeComparison::SCHEMA),
+    ("demo", &commands::demo::run::DemoReport::SCHEMA),
     ("map build", &commands::map::target::WrittenMap::SCHEMA),
     ("report", &commands::report::StoreReport::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
@@ -131,7 +131,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     };
     let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);
     let outcome = match &cli.command {
-        Command::Demo => output.report(demo::run()?),
+        Command::Demo => output.print(commands::demo::run::run()?),
         Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
         Command::Rebuild(args) => output.print(commands::rebuild::run(args, &context)?),
         Command::Get(args) => commands::get::run(args, format, &context, &mut output),
@@ -142,17 +142,13 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Filter(args) => commands::filter::run(args, format, &context, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),
-        Command::Compare(args) => output.report(compare::run(args, &cli.reading_options(), format, reading)?),
-        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Files(args)), .. }) => {
-            output.print(commands::advise::files::run(args))
-        }
-        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Kind(args)), .. }) => {
-            output.print(commands::advise::kind::run(args)?)
-        }
-        Command::Advise(AdviseArgs { command: Some(AdviseCommand::Levels(args)), .. }) => {
-            output.print(commands::advise::levels::run(args, &context)?)
-        }
-        Command::Advise(args) => output.report(advise::ranges::run(args, format, reading)?),
+        Command::Compare(args) => match args.range_length {
+            Some(units) => output.print(commands::compare::ranges::run(args, units, format, &context)?),
+            None => output.print(commands::compare::run::run(args, &cli.reading_options(), format, &context)?),
+        },
+        Command::Advise(AdviseCommand::Files(args)) => output.print(commands::advise::files::run(args)),
+        Command::Advise(AdviseCommand::Kind(args)) => output.print(commands::advise::kind::run(args)?),
+        Command::Advise(AdviseCommand::Levels(args)) => output.print(commands::advise::levels::run(args, &context)?),
         Command::Completions(args) => commands::completions::run(args, Cli::command(), Cli::parser(), &mut output),
         Command::Report(args) => output.print(commands::report::run(args, format, &context)?),
     }?;

@@ -1,24 +1,9 @@
 //! The report of a build.
 
 use core::fmt;
-use std::path::Path;
 
 use serde::Serialize;
 use sstfilter::{BlockInfo, BuildReport, FallbackReason};
-use sstfilter_table::TableSummary;
-
-/// The tables whose filters have the same kind, requested kind and reason.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct FilterGroup {
-    #[serde(flatten)]
-    pub(crate) filter: Choice,
-    tables: usize,
-    keys: u64,
-    bytes: u64,
-    pub(crate) bits_per_key: f64,
-    /// Mean over the tables.
-    pub(crate) expected_fpr: f64,
-}
 
 /// The kind of filter that was built, and why it differs from the requested one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,63 +11,6 @@ pub(crate) struct Choice {
     pub(crate) kind: &'static str,
     pub(crate) requested: &'static str,
     pub(crate) reason: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct TableLine {
-    name: String,
-    keys: u64,
-    bytes: u64,
-    #[serde(flatten)]
-    filter: Choice,
-    filter_bytes: u64,
-    bits_per_key: f64,
-    expected_fpr: f64,
-}
-
-impl TableLine {
-    pub(crate) fn new(summary: &TableSummary) -> Self {
-        Self::of_filter(summary, summary.filter.as_ref())
-    }
-
-    fn of_filter(summary: &TableSummary, filter: Option<&BuildReport>) -> Self {
-        let name = summary.path.as_deref().and_then(Path::file_name);
-        Self {
-            name: name.unwrap_or_default().to_string_lossy().into_owned(),
-            keys: summary.properties.entries,
-            bytes: summary.file_bytes,
-            filter: Choice::of(filter),
-            filter_bytes: filter.map_or(0, |report| report.block_bytes),
-            bits_per_key: filter.map_or(0.0, BuildReport::bits_per_key),
-            // Without a filter, every lookup in range reads the table.
-            expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
-        }
-    }
-}
-
-/// Groups the filters of tables by kind, requested kind and reason.
-pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
-    let mut groups: Vec<FilterGroup> = Vec::new();
-    for table in tables {
-        let known = groups.iter().position(|group| group.filter == table.filter);
-        // In order of first use: there are few groups, so a linear search is enough.
-        let position = known.unwrap_or_else(|| {
-            groups.push(FilterGroup { filter: table.filter, ..FilterGroup::default() });
-            groups.len() - 1
-        });
-        groups[position].add(table);
-    }
-    groups
-}
-
-impl FilterGroup {
-    fn add(&mut self, table: &TableLine) {
-        self.expected_fpr = (self.expected_fpr * self.tables as f64 + table.expected_fpr) / (self.tables as f64 + 1.0);
-        self.tables += 1;
-        self.keys += table.keys;
-        self.bytes += table.filter_bytes;
-        self.bits_per_key = self.bytes as f64 * 8.0 / (self.keys as f64).max(1.0);
-    }
 }
 
 impl Choice {

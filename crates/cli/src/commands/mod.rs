@@ -2,7 +2,9 @@
 
 pub(crate) mod advise;
 pub(crate) mod build;
+pub(crate) mod compare;
 pub(crate) mod completions;
+pub(crate) mod demo;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod filter;
 pub(crate) mod get;

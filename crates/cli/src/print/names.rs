@@ -4,9 +4,11 @@ use super::record::{Field, Kind};
 
 /// In the order of the alphabet.
 const COMMON: &[(&str, &str)] = &[
+    ("absent_keys", "number of keys that the filters were measured on, which no table has"),
     ("advice", "what to choose, or what to do next, and why"),
     ("batch_probe_ns", "time of a probe for an absent key in a batch, without hashing"),
     ("bits_per_key", "bits of whole filter blocks per key"),
+    ("block_reads", "data blocks read for each lookup of an absent key, or for each scan"),
     ("build_ns", "time to build a filter, for each key, without hashing"),
     ("bytes", "bytes of the file"),
     ("checksum", "`sound`, `none`, `not read`, or the problem"),
@@ -26,9 +28,11 @@ const COMMON: &[(&str, &str)] = &[
     ("kind", "kind of a filter"),
     ("level", "level of tables, which they or the MANIFEST record"),
     ("lists", "keys of a map that 32 or more files have"),
+    ("lost_keys", "keys that lookups do not find"),
     ("map_entries", "pairs of a key and a file that has it"),
     ("mean_fpr", "mean of the expected rates, or of observed ones where none is expected, weighted by keys"),
     ("memory_limit_bytes", "bytes of memory that a reader has for filters"),
+    ("not_read", "files or parts of them that no figure counts, and why"),
     ("notes", "remarks on the figures"),
     ("observed_fpr", "positives over probes"),
     ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),

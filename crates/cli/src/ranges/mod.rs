@@ -7,7 +7,6 @@ use std::path::Path;
 use anyhow::Context;
 use sstfilter::BlockError;
 
-pub(crate) use crate::commands::options::with_prefix;
 pub(crate) use crate::file::blocks::{RangeBlock, RangePrefix};
 pub(crate) use fields::{RangeFields, map_name};
 

@@ -71,81 +71,6 @@ fn number(of: &Value) -> f64 {
     of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
 }
 
-/// Returns advice on range filters for the keys of `lines`.
-fn ranges_advice(place: &Place, lines: String, options: &[&str]) -> Value {
-    let keys = place.write("keys", lines);
-    run(&[&["advise", "--json", "--keys-format", "hex", "--ranges", &keys], options].concat()).expect_code(0).json()
-}
-
-/// Returns a number that looks random, the same in each run.
-fn scattered(number: usize) -> u64 {
-    sstfilter::KeyHash::mix(number as u64).get()
-}
-
-#[test]
-fn few_rows_per_entity_get_hashed_codes_and_the_options_build_them() {
-    let place = Place::new();
-    let row = |number: usize| format!("{:016x}{:016x}", scattered(number / 4), scattered(number) >> 34);
-    let advice = ranges_advice(&place, crate::common::lines(0..20_000, row), &[]);
-    assert_eq!(
-        (&advice["take"], &advice["prefixes"], &advice["key_bytes"]),
-        (&"hashed".into(), &5_000.into(), &16.into())
-    );
-    let rate = |map: usize, ranges: &str| {
-        let found = &advice["maps"][map][ranges];
-        number(&found["positives"]) / number(&found["ranges"])
-    };
-    assert!(rate(0, "independent") < 0.02 && rate(0, "beside") > 0.9, "{advice}");
-    assert!(rate(1, "independent") < 0.015 && rate(1, "beside") < 0.015, "{advice}");
-    let options = advice["options"].as_str().unwrap();
-    assert_eq!(options, "--range-filter hashed:1024:0.01:8 --range-prefix 8");
-    let (keys, out) = (place.text("keys"), place.text("out"));
-    let build = ["filter", "--keys-format", "hex", "--keys", &keys, "--out", &out];
-    run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0);
-    let inspected = run(&["inspect", "--json", &out]).expect_code(0).json();
-    assert_eq!(inspected["files"][0]["range_filter"]["bits_per_key"], advice["maps"][1]["bits_per_key"]);
-}
-
-#[test]
-fn dense_integers_get_ordered_codes_which_are_exact_for_them() {
-    let place = Place::new();
-    let advice = ranges_advice(&place, crate::common::lines(0..20_000, |key| format!("{:016x}", key * 3)), &[]);
-    assert_eq!(
-        (&advice["take"], &advice["maps"][0]["beside"]["positives"]),
-        (&"ordered".into(), &0.into()),
-        "{advice}"
-    );
-    assert!((number(&advice["density"]) - 1.0 / 3.0).abs() < 0.001, "{advice}");
-    assert!(advice["why"].as_str().unwrap().contains("exactly"), "{advice}");
-}
-
-#[test]
-fn many_rows_per_prefix_get_ordered_codes_with_a_caution() {
-    let place = Place::new();
-    let row = |number: usize| format!("{:016x}{:016x}", scattered(number / 1_000), scattered(number) >> 34);
-    let advice = ranges_advice(&place, crate::common::lines(0..40_000, row), &["--range-length", "64"]);
-    assert_eq!((&advice["take"], &advice["range_units"]), (&"ordered".into(), &64.into()), "{advice}");
-    assert!(advice["why"].as_str().unwrap().contains("Use hashed if ranges begin next to keys"), "{advice}");
-}
-
-#[test]
-fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
-    let place = Place::new();
-    let keys =
-        place.write("names", crate::common::lines(0..3_000, |name| format!("name-{}", scattered(name) >> (name % 40))));
-    let advice = run(&["advise", "--json", "--ranges", &keys]).expect_code(0).json();
-    assert_eq!((&advice["take"], advice["maps"].as_array().unwrap().len()), (&"ordered".into(), 1), "{advice}");
-    let page = run(&["advise", "--ranges", &keys]).expect_code(0).stdout;
-    assert!(page.contains("hashed: not measured: keys of various lengths"), "{page}");
-    let with_prefix = run(&["advise", "--json", "--ranges", &keys, "--range-prefix", "-"]).expect_code(0).json();
-    assert_eq!((&with_prefix["prefixes"], with_prefix["maps"].as_array().unwrap().len()), (&1.into(), 2));
-    for bad in [&["--ranges", &keys, "--range-length", "0"][..], &["--range-length", "10"], &["--ranges", "missing"]] {
-        assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
-    }
-    let one = place.write("one", "k\n");
-    run(&["advise", "--ranges", &one]).expect_code(0);
-}
-
 /// The failure guarded against: advice for a store that is not the one that would be built.
 #[test]
 fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
@@ -229,7 +154,6 @@ fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
         &["files", "1", "10", "10", "--memory", "1KB"],
         &["files", "1", "10", "10", "--prices", "1"],
         &["files", "1", "10", "10", "--prices", "1,-1"],
-        &[],
     ] {
         assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
     }

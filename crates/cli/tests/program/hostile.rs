@@ -143,7 +143,7 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
         &["get", &out, "--keys", "/dev/zero"],
         &["filter", "--out", &new, "--keys", "/dev/zero"],
         &["inspect", &format!("{out}/000001.sst"), "--absent", "/dev/zero"],
-        &["advise", "--ranges", "/dev/zero"],
+        &["compare", "--range-length", "9", "--input", "/dev/zero"],
     ];
     let step = effort::sample(4);
     for (number, command) in commands.into_iter().enumerate() {

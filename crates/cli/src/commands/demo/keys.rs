@@ -4,11 +4,12 @@ use std::io::Read;
 
 use anyhow::{Context, ensure};
 use flate2::read::GzDecoder;
+use sstfilter::{KeyHash, KeyHasher};
 
-use crate::lines::{KeyLines, KeysFormat};
+use crate::file::key_list::{KeyLines, KeysFormat};
 
-const PRESENT: &[u8] = include_bytes!("../../keys/debian-bookworm-packages.tsv.gz");
-const ABSENT: &[u8] = include_bytes!("../../keys/debian-sid-only-packages.txt.gz");
+const PRESENT: &[u8] = include_bytes!("../../../keys/debian-bookworm-packages.tsv.gz");
+const ABSENT: &[u8] = include_bytes!("../../../keys/debian-sid-only-packages.txt.gz");
 
 /// Names that are in the tables, and names that are not.
 pub(crate) struct BundledKeys {
@@ -16,6 +17,14 @@ pub(crate) struct BundledKeys {
     pub(crate) present: KeyLines,
     /// Names of a later release that Debian 12 does not have.
     pub(crate) absent: KeyLines,
+}
+
+impl BundledKeys {
+    /// Returns the hashes of the present names and of the absent ones.
+    pub(super) fn hashes(&self) -> [Vec<KeyHash>; 2] {
+        let hasher = KeyHasher::default();
+        [&self.present, &self.absent].map(|names| names.iter().map(|(name, _)| hasher.hash(name)).collect())
+    }
 }
 
 /// Unpacks the bundled keys.

@@ -1,3 +1,0 @@
-//! `sstfilter advise`: recommends a filter for a use case.
-
-pub(crate) mod ranges;

@@ -1,0 +1,234 @@
+//! The figures of all kinds, and what they say in a sentence.
+
+use core::fmt;
+
+use sstfilter::{BitsPerKey, FalsePositiveRate, KindId, Sizing};
+
+use crate::commands::options::AUTO;
+use crate::measure::filters::{MeasuredKind, default_rate};
+use crate::measure::made_up::Curves;
+use crate::print::record;
+use crate::print::types::{Figure, Open, Seconds};
+use crate::words::units::{brief_percent, bytes, counted, grouped, whole};
+
+record! {
+    /// All kinds of filter on the same keys, which is also the contents of the page and of `compare.json`.
+    pub(crate) struct Comparison {
+        /// the name of the program
+        pub(super) program: &'static str [json],
+        /// the command that makes this report again
+        pub(super) command: String [json],
+        pub(super) keys: u64,
+        /// files that the keys are dealt to
+        pub(super) dealt_files: u64,
+        pub(super) absent_keys: u64,
+        /// where these keys are from
+        pub(super) absent_from: String,
+        /// the size or rate that all filters have in common
+        pub(super) footing: String,
+        /// data blocks that an absent key reads without filters: files whose key range includes it
+        pub(super) block_reads_without_filters: Figure,
+        pub(super) compared: Vec<MeasuredKind>,
+        /// kinds without figures, at which setting, and why
+        pub(super) omissions: Vec<String>,
+        pub(super) not_read: Vec<String>,
+        pub(super) notes: Vec<String>,
+        /// the best kind, in a sentence
+        pub(super) conclusion: String [notable],
+        /// files that were written
+        pub(super) written_files: Vec<String> [notable],
+        pub(super) curves: Option<Curves> [json],
+        /// the version of the program
+        pub(super) version: &'static str [json],
+        /// the day of the report
+        pub(super) date: String [json],
+        /// processor, system and compiler
+        pub(super) machine: Open [json],
+        /// seconds of the run
+        pub(super) run_seconds: Seconds [json],
+    }
+}
+
+/// The size or rate that all filters have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Footing {
+    /// At most the rate of blocked Bloom at 10 bits per key.
+    DefaultFpr(FalsePositiveRate),
+    /// At most this rate.
+    Fpr(FalsePositiveRate),
+    /// At most this size.
+    BitsPerKey(BitsPerKey),
+}
+
+impl Footing {
+    pub(super) fn new(rate: Option<FalsePositiveRate>, size: Option<BitsPerKey>) -> anyhow::Result<Self> {
+        Ok(match (rate, size) {
+            (Some(rate), _) => Self::Fpr(rate),
+            (None, Some(size)) => Self::BitsPerKey(size),
+            (None, None) => Self::DefaultFpr(default_rate()?),
+        })
+    }
+
+    pub(super) fn sizing(self) -> Sizing {
+        match self {
+            Self::DefaultFpr(rate) | Self::Fpr(rate) => Sizing::Rate(rate),
+            Self::BitsPerKey(bits) => Sizing::BitsPerKey(bits),
+        }
+    }
+}
+
+impl fmt::Display for Footing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DefaultFpr(rate) => {
+                let rate = brief_percent(rate.get());
+                write!(f, "a false positive rate of {rate}, that of blocked Bloom at 10 bits per key")
+            }
+            Self::Fpr(rate) => write!(f, "a false positive rate of {}", brief_percent(rate.get())),
+            Self::BitsPerKey(bits) => write!(f, "{} bits per key", bits.get()),
+        }
+    }
+}
+
+/// A filter that is larger than blocked Bloom by more than this factor does not have the same size.
+const SAME_BYTES: f64 = 1.01;
+
+/// What makes a kind the best on a footing.
+struct Goal {
+    best: &'static str,
+    figure: fn(&MeasuredKind) -> f64,
+    in_words: fn(f64) -> String,
+    unit: &'static str,
+    less: &'static str,
+    bloom_cannot: &'static str,
+}
+
+const SMALLEST: Goal = Goal {
+    best: "is smallest",
+    figure: |row| row.filter_bytes.0 as f64,
+    in_words: |length| bytes(whole(length)),
+    unit: "",
+    less: "less",
+    bloom_cannot: "reach that",
+};
+
+/// Measured reads are too rough: all kinds without an observed false positive would be best.
+const FEWEST_READS: Goal = Goal {
+    best: "reads the fewest data blocks",
+    figure: |row| row.expected_block_reads.0,
+    in_words: |reads| match reads {
+        0.0 | 0.001.. => format!("{reads:.4}"),
+        _ => format!("{reads:.1e}"),
+    },
+    unit: " expected per absent key",
+    less: "fewer",
+    bloom_cannot: "be that small",
+};
+
+/// Returns a sentence that compares the best kind on this footing with blocked Bloom. If a filter lost a key, the
+/// sentence says only that.
+pub(super) fn conclusion(rows: &[MeasuredKind], footing: Footing) -> String {
+    if let Some(alarm) = rows.iter().find_map(alarm) {
+        return alarm;
+    }
+    let bloom = rows.iter().find(|row| row.requested == KindId::BLOCKED_BLOOM.name());
+    let (goal, max_bytes) = match footing {
+        Footing::BitsPerKey(_) => {
+            (FEWEST_READS, bloom.map_or(f64::INFINITY, |row| (SMALLEST.figure)(row) * SAME_BYTES))
+        }
+        Footing::DefaultFpr(_) | Footing::Fpr(_) => (SMALLEST, f64::INFINITY),
+    };
+    let of = goal.figure;
+    let fitting = rows.iter().filter(|row| (SMALLEST.figure)(row) <= max_bytes);
+    // The first of equally good ones: `auto` comes last, so that the sentence names the kind that it chose.
+    let Some(best) = fitting.min_by(|one, other| of(one).total_cmp(&of(other))) else {
+        return "No kind can build filters of these keys.".to_owned();
+    };
+    let (name, against) = match bloom {
+        Some(bloom) if of(bloom) <= of(best) => ("blocked Bloom".to_owned(), String::new()),
+        Some(bloom) => {
+            let share = (1.0 - of(best) / of(bloom)) * 100.0;
+            let (of_bloom, less, time) = ((goal.in_words)(of(bloom)), goal.less, best.build_ns.0 / bloom.build_ns.0);
+            let against = format!(
+                " instead of the {of_bloom} of blocked Bloom, {share:.0} % {less}, for {time:.1} times its build time"
+            );
+            (self::name(best), against)
+        }
+        None => (self::name(best), format!("; blocked Bloom cannot {}", goal.bloom_cannot)),
+    };
+    format!("At {footing}, {name} {}: {}{}{against}.", goal.best, (goal.in_words)(of(best)), goal.unit)
+}
+
+/// Returns a sentence on the keys that the filter lost, if there are any.
+pub(super) fn alarm(row: &MeasuredKind) -> Option<String> {
+    let (name, lost, keys) = (name(row), grouped(row.lost_keys), counted(row.keys, "key"));
+    (row.lost_keys > 0).then(|| {
+        format!(
+            "KEYS WERE LOST: {name} is negative for {lost} of its {keys}, which must never happen. Please report it."
+        )
+    })
+}
+
+/// Returns the requested kind, with the one that was built for the automatic policy.
+pub(super) fn name(row: &MeasuredKind) -> String {
+    if row.requested == AUTO { format!("{AUTO} ({})", row.kind) } else { row.requested.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::types::{Bytes, Nanoseconds};
+
+    fn row(kind: &'static str, bytes: u64, blocks: f64) -> MeasuredKind {
+        MeasuredKind {
+            requested: kind,
+            kind,
+            keys: 7,
+            filter_bytes: Bytes(bytes),
+            expected_block_reads: Figure(blocks),
+            build_ns: Nanoseconds(bytes as f64),
+            ..MeasuredKind::default()
+        }
+    }
+
+    #[test]
+    fn the_best_at_one_rate_is_the_smallest_and_at_one_size_the_one_that_reads_least() {
+        let rate = Footing::Fpr(FalsePositiveRate::new(0.01).unwrap());
+        let size = Footing::BitsPerKey(BitsPerKey::TEN);
+        let all =
+            [row("bloom", 2_048, 0.01), row("ribbon", 1_024, 0.02), row("xor", 2_060, 0.001), row("fuse", 2_100, 0.0)];
+        let best = [row("bloom", 10, 0.1), row("auto", 10, 0.1)];
+        let alone = [row("ribbon", 10, 1e-9)];
+        let mut lost = [row("bloom", 10, 0.1), row("ribbon", 5, 0.1)];
+        lost[1].lost_keys = 1;
+        for (rows, footing, words) in [
+            (
+                &all[..],
+                rate,
+                "ribbon is smallest: 1.0 KiB instead of the 2.0 KiB of blocked Bloom, 50 % less, for 0.5 times",
+            ),
+            (
+                &all,
+                size,
+                "xor reads the fewest data blocks: 0.0010 expected per absent key instead of the 0.0100 of blocked",
+            ),
+            (&all, size, "of blocked Bloom, 90 % fewer"),
+            (&best, rate, "1 %, blocked Bloom is smallest: 10 B."),
+            (
+                &best,
+                size,
+                "At 10 bits per key, blocked Bloom reads the fewest data blocks: 0.1000 expected per absent key.",
+            ),
+            (&alone, rate, "ribbon is smallest: 10 B; blocked Bloom cannot reach that."),
+            (&alone, size, "1.0e-9 expected per absent key; blocked Bloom cannot be that small."),
+            (&lost, rate, "KEYS WERE LOST: ribbon is negative for 1 of its 7 keys"),
+            (&[], rate, "No kind can build filters"),
+        ] {
+            let sentence = conclusion(rows, footing);
+            assert!(
+                sentence.contains(words) && (!sentence.contains("LOST") || !sentence.contains("At ")),
+                "{sentence}"
+            );
+        }
+    }
+}
