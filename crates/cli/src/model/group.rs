@@ -12,7 +12,7 @@ use crate::file::problem::State;
 use crate::file::walk::Found;
 use crate::print::record;
 use crate::print::types::{Bits, Bytes, Figure, Rate};
-use crate::words::units::grouped;
+use crate::words::units::{grouped, margin};
 
 /// The files of one column family, or of a store that has none.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ impl<T> Family<T> {
 pub(crate) struct Surveyed {
     pub(crate) found: Found,
     pub(crate) report: FileReport,
+    /// Keys made from its own.
+    pub(crate) made: Vec<Vec<u8>>,
     pub(crate) reads: u64,
     /// Those of the reads that no usable filter could have prevented.
     pub(crate) unfiltered_reads: u64,
@@ -91,9 +93,12 @@ pub(crate) struct Surveyed {
 
 impl Surveyed {
     pub(crate) fn new(found: &Found, report: FileReport) -> Self {
-        Self { found: found.clone(), report, reads: 0, unfiltered_reads: 0, is_unmeasured: false }
+        Self { found: found.clone(), report, made: Vec::new(), reads: 0, unfiltered_reads: 0, is_unmeasured: false }
     }
 }
+
+/// An observed rate is high if it exceeds the expected one by more than this factor, after subtracting its margin.
+const HIGH: f64 = 1.2;
 
 record! {
     /// Tables of one level, or of all levels, and their filters of keys.
@@ -113,6 +118,12 @@ record! {
         pub(crate) filter_bytes: Bytes [row],
         pub(crate) bits_per_key: Option<Bits> [row],
         pub(crate) mean_fpr: Option<Rate> [row],
+        pub(crate) probes: u64 [json],
+        pub(crate) positives: u64 [json],
+        pub(crate) observed_fpr: Option<Rate> [row],
+        pub(crate) observed_fpr_margin: Option<Rate> [row],
+        /// whether the observed rate is clearly above that of the probed filters
+        pub(crate) has_high_rate: bool [json],
         pub(crate) useless_reads: Option<Figure> [row],
         /// the part of `useless_reads` in tables whose filter is missing or cannot be used
         pub(crate) unfiltered_reads: Option<Figure> [json],
@@ -148,6 +159,15 @@ impl Figures {
         let per_key = |reads: u64| is_measured.then(|| Figure(reads as f64 / absent_keys as f64));
         let filters: Vec<_> = files.iter().filter_map(|file| TableFilter::of(&file.report)).collect();
         let cost = Cost::of(String::new(), &filters);
+        let (mut probes, mut positives, mut expected) = (0, 0, 0.0);
+        for (report, observed) in files.iter().filter_map(|file| Some((&file.report, file.report.observed.as_ref()?))) {
+            let fpr = report.key_filter().and_then(|filter| filter.expected_fpr);
+            (probes, positives) = (probes + observed.probes, positives + observed.positives);
+            // A rate that is not expected is never too high.
+            expected += observed.probes as f64 * fpr.map_or(1.0, |fpr| fpr.0);
+        }
+        let rate = (probes > 0).then(|| (positives as f64 / probes as f64, margin(positives, probes)));
+        let is_high = |(fpr, margin): (f64, f64)| fpr - margin > HIGH * expected / probes as f64;
         let mut kinds = BTreeMap::<&str, u64>::new();
         for file in files {
             *kinds.entry(file.report.key_filter().map_or("none", |filter| &filter.kind)).or_default() += 1;
@@ -167,6 +187,11 @@ impl Figures {
             filter_bytes: cost.filter_bytes,
             bits_per_key: (!filters.is_empty()).then_some(cost.bits_per_key),
             mean_fpr: (!filters.is_empty()).then_some(cost.mean_fpr),
+            probes,
+            positives,
+            observed_fpr: rate.map(|(fpr, _)| Rate(fpr)),
+            observed_fpr_margin: rate.map(|(_, margin)| Rate(margin)),
+            has_high_rate: rate.is_some_and(is_high),
             useless_reads: per_key(sum(|file| file.reads)),
             unfiltered_reads: per_key(sum(|file| file.unfiltered_reads)),
             unmeasured_tables: count(&|file| file.is_unmeasured),

@@ -198,9 +198,9 @@ impl Store {
     fn of_tables(args: &LevelsArgs, context: &Context) -> anyhow::Result<Self> {
         let survey = Survey::of(&args.store, args.family.family.as_deref(), None, context)?;
         Family::ensure_one(&survey.families, "a plan is for one column family")?;
-        let outcome = survey.tables().map(|table| table.report.state.outcome()).max().unwrap_or_default();
+        let outcome = survey.tables().map(|table| table.state.outcome()).max().unwrap_or_default();
         let (mut levels, mut remarks) = (BTreeMap::<u32, Vec<TableFilter>>::new(), Vec::new());
-        for report in survey.tables().map(|table| &table.report) {
+        for report in survey.tables() {
             let filter = TableFilter::of(report).or_else(|| without_filter(report));
             match report.place.level.zip(filter) {
                 Some((level, filter)) => {

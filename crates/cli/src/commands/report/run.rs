@@ -9,7 +9,7 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
 use sstfilter_charts::today;
 
 use super::page::{FIRST_LINE, html};
-use super::rates::{KindRate, Survey};
+use super::rates::Survey;
 use crate::commands::options::{FamilyArgs, parse_bits_per_key};
 use crate::file::key_list::KeysFormat;
 use crate::file::open::Context;
@@ -25,7 +25,7 @@ use crate::print::{Json, Outcome, record};
 use crate::system::input;
 use crate::words::escape::{path_name, shell_word};
 use crate::words::group;
-use crate::words::units::{counted, grouped, parse_fpr};
+use crate::words::units::{counted, grouped, parse_fpr, with_margin};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -91,7 +91,6 @@ record! {
         pub(crate) absent_keys: u64 [json],
         /// where these keys are from
         pub(crate) absent_from: String,
-        pub(crate) rates: Vec<KindRate>,
         pub(crate) costs: Vec<Cost>,
         /// files that `costs` leaves out, because no filter is used or its cost is unknown
         pub(crate) uncosted_tables: u64 [json],
@@ -122,7 +121,7 @@ pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> a
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
     let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
     let survey = Survey::of(&args.paths, args.family.family.as_deref(), given.as_ref(), context)?;
-    let states = survey.tables().map(|table| table.report.state);
+    let states = survey.tables().map(|table| table.state);
     let problems = survey.walk.problems.iter().map(|(_, problem)| problem.state);
     let outcome = states.chain(problems).map(State::outcome).max().unwrap_or_default();
     let mut report = StoreReport::new(args, survey, context);
@@ -135,7 +134,7 @@ pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> a
 
 impl StoreReport {
     fn new(args: &ReportArgs, survey: Survey, context: &Context) -> Self {
-        let tables: Vec<_> = survey.tables().map(|table| &table.report).collect();
+        let tables: Vec<_> = survey.tables().collect();
         let (title, remarks) = (title(&tables), remarks(&tables, args, context));
         let mut findings = vec![needing_a_look(&tables)];
         for (path, problem) in &survey.walk.problems {
@@ -149,7 +148,6 @@ impl StoreReport {
         if let others @ 1.. = survey.walk.others.len() {
             notes.push(format!("neither tables nor filters: {}", counted(others as u64, "file")));
         }
-        notes.extend(survey.notes);
         let chosen = args.fpr.map(Sizing::Rate).or(args.bits_per_key.map(Sizing::BitsPerKey));
         let (mut families, mut files) = (Vec::new(), Vec::new());
         let is_one = survey.families.len() == 1;
@@ -266,7 +264,6 @@ impl FamilyReport {
             levels,
             absent_keys: absent.keys.len() as u64,
             absent_from: absent.from.clone(),
-            rates: KindRate::of_each(&family.files),
             costs: Cost::of_each(&filters, chosen),
             uncosted_tables: (family.files.len() - filters.len()) as u64,
         }
@@ -291,7 +288,12 @@ impl FamilyReport {
             let tables = counted(tables, "table");
             findings.push(format!("{tables} with range tombstones: every lookup within their bounds reads them"));
         }
-        findings.extend(self.rates.iter().filter_map(KindRate::warning));
+        for figures in self.levels.iter().chain([&self.total]).filter(|figures| figures.has_high_rate) {
+            let level = figures.level.map_or_else(String::new, |level| format!(" on level {level}"));
+            let (Some(observed), Some(margin)) = (figures.observed_fpr, figures.observed_fpr_margin) else { continue };
+            let observed = with_margin(observed.0, margin.0);
+            findings.push(format!("more false positives than expected{level}: {observed}"));
+        }
         findings
     }
 
