@@ -26,7 +26,7 @@ const ALL: [(&str, i32); 11] = [
 ];
 
 /// Commands that take databases.
-const COMMANDS: [&str; 1] = ["verify"];
+const COMMANDS: [&str; 2] = ["verify", "report"];
 
 fn database(name: &str) -> String {
     format!("{DATABASES}/{name}/db")
@@ -94,7 +94,9 @@ fn a_database_and_the_files_in_it_are_the_same_to_each_command() {
         let files: Vec<_> = files.iter().map(String::as_str).collect();
         for command in COMMANDS {
             let [whole, each] = [&[directory.as_str()][..], &files].map(|paths| run(&[&[command], paths].concat()));
-            assert_eq!((&whole.stdout, whole.code), (&each.stdout, each.code), "{command} {name}");
+            // Advice repeats the paths.
+            let told = each.stdout.replace(&files.join(" "), &directory);
+            assert_eq!((&whole.stdout, whole.code), (&told, each.code), "{command} {name}");
             let line = "files of the engine, not tables: CURRENT, ";
             assert_eq!(whole.stdout.matches(line).count(), 1, "{command} {name}: {}", whole.stdout);
         }
