@@ -1,8 +1,10 @@
 //! Checks every byte of one file, and that its filters contain its keys.
 
+use std::path::Path;
+
 use bytes::Bytes;
 use sstfilter::FilterBlock;
-use sstfilter_interop::{BlockState, Coverage, ForeignReport, Part};
+use sstfilter_interop::{BlockState, Coverage, Part};
 use sstfilter_store::{FilterPart, sidecar_path};
 use sstfilter_table::{FilterVerdict, Table, TableError, TableLocation, TablePart};
 
@@ -95,14 +97,11 @@ record! {
 
 /// Verifies a file. Returns a map as well, whose entries can then be compared with keys.
 pub(crate) fn verify(found: &Found, context: &Context) -> (FileVerdict, Option<OpenMap>) {
-    let mut verdict = FileVerdict { path: PathName(found.path.clone()), ..FileVerdict::default() };
     let body = match open(found, context) {
         Ok(opened) => opened.body,
-        Err(problem) => {
-            verdict.add_problem(&problem);
-            return (verdict, None);
-        }
+        Err(problem) => return (FileVerdict::of_problem(&found.path, &problem), None),
     };
+    let mut verdict = FileVerdict { path: PathName(found.path.clone()), ..FileVerdict::default() };
     let verified = match body {
         Body::Table(table) => {
             verdict.verify_table(&table);
@@ -127,9 +126,7 @@ pub(crate) fn verify(found: &Found, context: &Context) -> (FileVerdict, Option<O
         Body::Sidecar(sidecar) => verdict.verify_sidecar(&sidecar, context),
         Body::Map(map) => match MapCheck::new(&map, context, &mut verdict.problems) {
             Ok(check) => {
-                if !verdict.problems.is_empty() {
-                    verdict.raise(Verdict::Damaged);
-                }
+                verdict.verdict = if verdict.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged };
                 verdict.map_check = Some(check);
                 return (verdict, Some(*map));
             }
@@ -150,22 +147,18 @@ fn verify_block(block: &FilterBlock<Bytes>) -> anyhow::Result<u64> {
 
 impl FileVerdict {
     /// Returns the verdict on a file that is known without opening it.
-    pub(crate) fn of_problem(path: &std::path::Path, problem: &Problem) -> Self {
+    pub(crate) fn of_problem(path: &Path, problem: &Problem) -> Self {
         let mut verdict = Self { path: PathName(path.to_owned()), ..Self::default() };
         verdict.add_problem(problem);
         verdict
     }
 
-    fn raise(&mut self, verdict: Verdict) {
-        self.verdict = self.verdict.max(verdict);
-    }
-
-    pub(crate) fn add_problem(&mut self, problem: &Problem) {
+    fn add_problem(&mut self, problem: &Problem) {
         self.add(problem.state.into(), &explained(&problem.reason));
     }
 
     pub(crate) fn add(&mut self, verdict: Verdict, message: &str) {
-        self.raise(verdict);
+        self.verdict = self.verdict.max(verdict);
         let message = without_path(message, &input::name(&self.path.0));
         match verdict {
             Verdict::NotChecked => self.not_checked_because = Some(message),
@@ -262,7 +255,12 @@ impl FileVerdict {
         self.entries = table.properties().entries().or(Some(report.keys_checked));
         self.keys_compared = Some(report.keys_checked);
         self.keys_not_compared_because = report.keys_unchecked.as_ref().map(in_options);
-        self.add_lost(&report);
+        if let Some(example) = report.lost_examples.first() {
+            let (lost, checked) = (grouped(report.keys_lost), grouped(report.keys_checked));
+            let lost =
+                format!("the filter is negative for {lost} of {checked} stored keys, such as {}", key_text(example));
+            self.add(Verdict::Damaged, &lost);
+        }
     }
 
     /// Says what was not checked. Returns the number of blocks that were not reached, if it is known.
@@ -284,16 +282,6 @@ impl FileVerdict {
             }
             _ => Some(0),
         }
-    }
-
-    fn add_lost(&mut self, report: &ForeignReport) {
-        let Some(example) = report.lost_examples.first() else { return };
-        let (lost, checked) = (grouped(report.keys_lost), grouped(report.keys_checked));
-        let example = key_text(example);
-        self.add(
-            Verdict::Damaged,
-            &format!("the filter is negative for {lost} of {checked} stored keys, such as {example}"),
-        );
     }
 
     /// Returns what is wrong with the file, or was not checked.

@@ -82,22 +82,18 @@ const LISTS: &str = "for files of keys, pass --key-lists";
 const GROWTH: u64 = 4;
 
 impl BuildMapArgs {
-    fn rate(&self) -> FalsePositiveRate {
-        self.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT)
-    }
-
-    /// Returns the options of the map, if they do not depend on its entries.
-    fn options(&self) -> anyhow::Result<Option<MapOptions>> {
-        let options = match (self.bits, self.max_entries) {
+    /// Returns the options of a map with these entries; `None` if they are not known but needed.
+    fn options(&self, entries: Option<u64>) -> anyhow::Result<Option<MapOptions>> {
+        let max_entries = self.max_entries.or(entries.map(|entries| entries.saturating_mul(GROWTH)));
+        let options = match (self.bits, max_entries) {
             (Some(bits), _) => MapOptions::with_prefix_bits(bits)?,
-            (None, Some(entries)) => MapOptions::for_entries(entries, self.rate()).context("--max-entries")?,
+            (None, Some(entries)) => {
+                let rate = self.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
+                MapOptions::for_entries(entries, rate).context("--max-entries")?
+            }
             (None, None) => return Ok(None),
         };
         self.target.options(options).map(Some)
-    }
-
-    fn options_for(&self, entries: u64) -> anyhow::Result<MapOptions> {
-        self.target.options(MapOptions::for_entries(entries.saturating_mul(GROWTH), self.rate())?)
     }
 
     /// Returns the files to cover, and what is said about others.
@@ -125,7 +121,7 @@ impl BuildMapArgs {
 /// Builds the map. Files that cannot be read to their end are left out: a map must have all keys of a file.
 pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
     args.target.ensure_free([])?;
-    let options = args.options()?;
+    let options = args.options(None)?;
     let (sources, mut notes) = args.sources(format)?;
     args.target.ensure_free(sources.iter().map(|source| source.found.path.as_path()))?;
     let hasher = args.hasher(&sources, context)?;
@@ -232,7 +228,7 @@ impl<'a> Parts<'a> {
         let target = &self.args.target;
         if self.written.is_empty() {
             let entries = self.files.iter().map(|(_, hashes)| hashes.len() as u64).sum();
-            let options = self.options.map_or_else(|| self.args.options_for(entries), Ok)?;
+            let options = self.args.options(Some(entries))?.context("the options of a map")?;
             let _writing = interrupt::writing();
             let builder = self.builder(options);
             return target.write(|id, sink| builder.finish(id, sink));
