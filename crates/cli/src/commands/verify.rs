@@ -104,37 +104,46 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
         notes.extend(group::lines("file", compare(&mut maps, &sources, &context, &mut files)?));
         files.extend(maps.into_iter().map(|(verdict, _)| verdict));
     }
-    files.sort_by_key(|file| Reverse(file.verdict));
-    notes.extend(lines(&files, FileVerdict::remarks));
-    notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
-    let why =
-        |path: &Path| if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
-    let skipped = walk.others.iter().map(|path| (format!("skipped: {}", why(path)), input::name(path)));
-    notes.extend(group::lines("file", skipped));
-    let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count() as u64;
-    let entries = files.iter().filter_map(|file| file.entries).sum();
-    let counted = |verdict| match count(verdict) {
-        0 if verdict != Verdict::Damaged => None,
-        files => Some(format!("{} {}", grouped(files), verdict.text())),
-    };
-    let counts: Vec<_> = Verdict::ALL.into_iter().filter_map(counted).collect();
-    let report = VerifyReport {
-        findings: lines(&files, FileVerdict::findings),
-        notes,
-        summary: format!("{}; {} entries", counts.join(", "), grouped(entries)),
-        sound: count(Verdict::Sound),
-        not_checked: count(Verdict::NotChecked),
-        stale: count(Verdict::Stale),
-        damaged: count(Verdict::Damaged),
-        unreadable: count(Verdict::Unreadable),
-        entries,
-        not_live,
-        orphans: walk.orphans.into_iter().map(PathName).collect(),
-        others: walk.others.into_iter().map(PathName).collect(),
-        files,
-    };
+    let report = VerifyReport::new(files, not_live, notes, walk);
     let outcome = report.files.iter().map(|file| file.verdict.outcome()).max();
     Ok((outcome.unwrap_or_default(), report))
+}
+
+impl VerifyReport {
+    fn new(mut files: Vec<FileVerdict>, not_live: Vec<FileVerdict>, mut notes: Vec<String>, walk: Walk) -> Self {
+        files.sort_by_key(|file| Reverse(file.verdict));
+        notes.extend(lines(&files, FileVerdict::remarks));
+        notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
+        notes.extend(group::lines("file", walk.others.iter().map(|path| (skipped(path), input::name(path)))));
+        let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count() as u64;
+        let entries = files.iter().filter_map(|file| file.entries).sum();
+        let counted = |verdict| match count(verdict) {
+            0 if verdict != Verdict::Damaged => None,
+            files => Some(format!("{} {}", grouped(files), verdict.text())),
+        };
+        let counts: Vec<_> = Verdict::ALL.into_iter().filter_map(counted).collect();
+        Self {
+            findings: lines(&files, FileVerdict::findings),
+            notes,
+            summary: format!("{}; {} entries", counts.join(", "), grouped(entries)),
+            sound: count(Verdict::Sound),
+            not_checked: count(Verdict::NotChecked),
+            stale: count(Verdict::Stale),
+            damaged: count(Verdict::Damaged),
+            unreadable: count(Verdict::Unreadable),
+            entries,
+            not_live,
+            orphans: walk.orphans.into_iter().map(PathName).collect(),
+            others: walk.others.into_iter().map(PathName).collect(),
+            files,
+        }
+    }
+}
+
+/// Returns why a file of a directory is skipped.
+fn skipped(path: &Path) -> String {
+    let why = if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
+    format!("skipped: {why}")
 }
 
 /// Looks up the keys of all files in the maps that cover them. Returns what there is to say about files.
