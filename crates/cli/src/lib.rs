@@ -17,7 +17,6 @@ mod measure;
 mod model;
 mod opened;
 mod output;
-mod page;
 mod partitions;
 mod parts;
 mod print;
@@ -45,7 +44,7 @@ use print::{CANNOT_WRITE, Output, Report};
 pub use system::interrupt::{Interrupted, end_in_order};
 // Until each command has moved.
 pub(crate) use {
-    file::{key_list as lines, replace},
+    file::key_list as lines,
     system::{input, interrupt, memory, progress},
     words::{group as groups, units},
 };

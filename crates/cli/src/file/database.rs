@@ -211,6 +211,7 @@ impl EngineFile {
     pub(crate) fn line(files: &BTreeMap<Self, u64>) -> String {
         let named = files.iter().map(|(file, &number)| match file {
             Self::Current | Self::Identity | Self::Lock => file.noun().to_owned(),
+            Self::Options => format!("{number} OPTIONS"),
             _ => crate::words::units::counted(number, file.noun()),
         });
         named.collect::<Vec<_>>().join(", ")

@@ -60,12 +60,7 @@ fn block(block: &Block) -> String {
     }
 }
 
-fn table(rows: &Rows) -> String {
-    cells(&rows.titles, &rows.lines) + &and_more(rows.more).map(|more| paragraph(&more)).unwrap_or_default()
-}
-
-/// Returns a table of cells, aligned as their titles are.
-pub(crate) fn cells(titles: &[(String, Align)], lines: &[Vec<String>]) -> String {
+fn table(Rows { titles, lines, more }: &Rows) -> String {
     let cell = |tag: &str, align: Align, text: &str| {
         let class = if align == Align::Left { " class=\"words\"" } else { "" };
         format!("<{tag}{class}>{}</{tag}>", escaped(text))
@@ -76,7 +71,8 @@ pub(crate) fn cells(titles: &[(String, Align)], lines: &[Vec<String>]) -> String
         format!("<tr>{}</tr>", cells.collect::<String>())
     };
     let lines: String = lines.iter().map(line).collect();
-    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table></div>")
+    let more = and_more(*more).map(|more| paragraph(&more)).unwrap_or_default();
+    format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table></div>{more}")
 }
 
 pub(crate) fn section(id: &str, title: &str, text: &str) -> String {
