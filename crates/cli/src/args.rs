@@ -10,12 +10,12 @@ use crate::commands::compare::run::CompareArgs;
 use crate::commands::completions::CompletionsArgs;
 use crate::commands::filter::FilterCommandArgs;
 use crate::commands::get::GetArgs;
+use crate::commands::inspect::InspectArgs;
 use crate::commands::map::MapCommand;
 use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
-use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
 

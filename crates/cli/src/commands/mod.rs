@@ -8,6 +8,7 @@ pub(crate) mod demo;
 #[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod filter;
 pub(crate) mod get;
+pub(crate) mod inspect;
 pub(crate) mod map;
 pub(crate) mod options;
 pub(crate) mod rebuild;

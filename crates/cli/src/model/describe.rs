@@ -28,7 +28,6 @@ use crate::file::walk::Found;
 use crate::print::types::{Bits, Bytes as Length, Figure, Key, Open, PathName, Rate};
 use crate::system::input::{self, RegularFile};
 use crate::words::escape::hex;
-use crate::words::group::without_path;
 use crate::words::units::{bytes as with_unit, counted, grouped};
 
 /// Describes a file.
@@ -49,6 +48,11 @@ pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
         Body::Sidecar(sidecar) => {
             report.format = Format::Sidecar;
             report.contents.file_id = Some(id_text(sidecar.table.file));
+            report.properties = open([
+                ("table_bytes", json!(sidecar.table.bytes)),
+                ("table_checksum", json!(format!("{:#010x}", sidecar.table.checksum))),
+                ("key_parts", json!(sidecar.metadata.key_parts())),
+            ]);
             report.filters = of_sidecar(sidecar);
         }
         Body::Map(map) => {
@@ -76,9 +80,12 @@ pub(crate) fn describe_problem(found: &Found, problem: &Problem, context: &Conte
         Ok(Look::Foreign(engine)) => format_of(engine),
         Ok(Look::Neither) | Err(_) => Format::Other,
     };
-    let why = without_path(&explained(&problem.reason), &input::name(&found.path));
     // An unknown version is no damage, but the file could not be read either.
-    report.blame(if problem.state == State::Unusable { State::Unread } else { problem.state }, None, why);
+    report.blame(
+        if problem.state == State::Unusable { State::Unread } else { problem.state },
+        None,
+        explained(&problem.reason),
+    );
     judge(&mut report, found, context);
     report
 }
@@ -140,8 +147,6 @@ fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Conte
     };
     report.properties = open([
         ("table_id", json!(hex(table.table_id()))),
-        ("data_blocks", json!(properties.data_blocks)),
-        ("data_bytes", json!(properties.data_bytes)),
         ("block_bytes", json!(properties.block_bytes)),
         ("restart_interval", json!(properties.restart_interval)),
         ("hash", json!(properties.filters.hash_identity().to_string())),
@@ -149,6 +154,14 @@ fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Conte
         ("filter_policy", json!(properties.filter_policy)),
         ("range_filter_missing", json!(properties.range_filter_missing)),
     ]);
+    report.engine = Some(EngineReport {
+        engine_name: "sstfilter".to_owned(),
+        checksum_type: "CRC32C".to_owned(),
+        data_blocks: Some(properties.data_blocks),
+        data_bytes: Some(Length(properties.data_bytes)),
+        index_bytes: table.region(TablePart::Index).map(|range| Length(range.end - range.start)),
+        ..EngineReport::default()
+    });
     let index = table.check_index().err();
     let state = index.as_ref().map(state_of_filter).unwrap_or_default();
     let index = index.as_ref().map(in_options);
@@ -170,6 +183,11 @@ fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Conte
             Vec::new()
         }
     };
+    for part in report.parts.iter_mut().filter(|part| part.checksum.is_none()) {
+        let is_of_ranges = part.part == TablePart::RangeFilter.name();
+        let filter = report.filters.iter().find(|filter| filter.is_of_ranges() == is_of_ranges);
+        part.checksum = filter.and_then(|filter| filter.checksum.clone().or(filter.reason.clone()));
+    }
     if uses_sidecar || table.sidecar_problem().is_some() {
         let sidecar = beside(table, path);
         let end = if uses_sidecar { 0 } else { report.filters.len() };
@@ -181,7 +199,8 @@ fn region(part: TablePart, range: Range<u64>, index: Option<&str>) -> PartReport
     let checksum = match part {
         TablePart::Data => Some("not read"),
         TablePart::Index => Some(index.unwrap_or("sound")),
-        TablePart::Filter | TablePart::RangeFilter => None,
+        // Known when the filters are described.
+        TablePart::Filter | TablePart::RangeFilter | TablePart::FilterIndex => None,
         _ => Some("sound"),
     };
     PartReport {
@@ -205,12 +224,12 @@ fn own_filters(table: &Table, path: &Path) -> Vec<FilterReport> {
         Err(problem) => Err(explained(problem)),
     };
     let partitions = Partitions::of_table(table, path);
-    let policy = table.properties().filter_policy.clone();
     let filters = of_sections(metadata, Role::Table, read, partitions.as_ref());
-    filters
-        .into_iter()
-        .map(|filter| FilterReport { policy: policy.clone(), ..with_problem_of(table, filter) })
-        .collect()
+    let with_policy = |filter: FilterReport| match filter.is_of_ranges() {
+        true => filter,
+        false => FilterReport { policy: table.properties().filter_policy.clone(), ..filter },
+    };
+    filters.into_iter().map(|filter| with_problem_of(table, with_policy(filter))).collect()
 }
 
 /// Adds what only the reader of a table notices: a filter of another hash, of another file, or without its keys.
@@ -364,6 +383,7 @@ fn of_partitions(partitions: &Partitions<'_>, names: &[&str]) -> FilterReport {
         top_index_bytes: Some(Length(length - index.partition_bytes())),
         hash: Some(index.hash_identity().to_string()),
         bound_to: index.file().map(id_text),
+        checksum: Some(problem.clone().unwrap_or_else(|| "sound".to_owned())),
         ..FilterReport::default()
     }
     .with_problem(partitions.state(), problem)

@@ -46,7 +46,7 @@ record! {
         pub(crate) place: Place [row],
         pub(crate) contents: Contents [row],
         /// filters of the file, first the one that readers use
-        pub(crate) filters: Vec<FilterReport> [row],
+        pub(crate) filters: Vec<FilterReport> [pages],
         pub(crate) observed: Option<Observed> [row],
         pub(crate) map: Option<MapReport>,
         pub(crate) engine: Option<EngineReport>,
@@ -184,7 +184,7 @@ record! {
         pub(crate) page_bytes: Bytes,
         /// covered files that an absent key is expected to be looked for in
         pub(crate) expected_false_candidates: Figure,
-        pub(crate) covers: Vec<CoveredFile> [json],
+        pub(crate) covers: Vec<CoveredFile>,
     }
 
     /// A file that a map covers.
@@ -194,7 +194,7 @@ record! {
         pub(crate) path: Option<PathName> [row],
     }
 
-    /// What a table of RocksDB, LevelDB or Pebble records about itself.
+    /// What a table records about itself.
     pub(crate) struct EngineReport {
         /// name of the engine
         pub(crate) engine_name: String,
@@ -280,10 +280,25 @@ contents:
   entries       6,000
   smallest key  a
 
-filters:
-kind     filter  bits per key  expected fpr
-bloom   5.2 KiB          7.07       0.940 %
-ribbon  5.2 KiB          7.07       0.940 %
+filters, 1 of 2:
+  role          sidecar
+  kind          bloom
+  state         ok
+  keys          6,000
+  filter        5.2 KiB
+  bits per key  7.07
+  expected fpr  0.940 %
+  holds         whole keys
+
+filters, 2 of 2:
+  role          table
+  kind          ribbon
+  state         ok
+  keys          6,000
+  filter        5.2 KiB
+  bits per key  7.07
+  expected fpr  0.940 %
+  holds         whole keys
 
 parts:
 part   offset     part  checksum

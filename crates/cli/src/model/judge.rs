@@ -16,6 +16,7 @@ use crate::file::replace::Replaces;
 use crate::file::walk::{Found, is_orphan};
 use crate::system::input;
 use crate::words::escape::shell_word;
+use crate::words::group::without_path;
 use crate::words::units::grouped;
 
 /// The reason of a table without a filter.
@@ -74,10 +75,12 @@ pub(crate) fn judge_filters(report: &mut FileReport) {
             ""
         };
         if let Some(why) = filter.reason.as_ref().or(filter.fallback.as_ref()) {
-            report.blame(filter.state, filter.part(), format!("{why}{instead}"));
+            // Lookups of keys do not need the option that a range filter needs.
+            let is_unneeded = filter.is_of_ranges() && filter.state == State::Unusable;
+            report.blame(if is_unneeded { State::Ok } else { filter.state }, filter.part(), format!("{why}{instead}"));
         }
     }
-    if is_first {
+    if is_first && report.format == Format::Table {
         let is_damaged = |filter: &FilterReport| is_replaced(filter) && filter.state == State::Damaged;
         let own = if filters.iter().any(is_damaged) { "the table's own filter is damaged; " } else { "" };
         let lacks_ranges = filters.iter().any(|filter| filter.role == Role::Table && filter.is_of_ranges())
@@ -113,6 +116,13 @@ pub(crate) fn judge(report: &mut FileReport, found: &Found, context: &Context) {
             "the sidecar next to the table is ignored: only tables of sstfilter have sidecars",
         );
     }
+    // The path stands before what is said about the file.
+    let name = input::name(path);
+    let texts = report.reasons.iter_mut().map(|reason| &mut reason.why);
+    let texts = texts.chain(report.filters.iter_mut().filter_map(|filter| filter.reason.as_mut()));
+    for text in texts.chain(report.parts.iter_mut().filter_map(|part| part.checksum.as_mut())) {
+        *text = without_path(text, &name);
+    }
     report.reasons.sort_by_key(|reason| Reverse(reason.state));
     advise(report, context);
 }
@@ -141,10 +151,13 @@ const RIBBON_MIN_KEYS: u64 = 253;
 /// intends Bloom: by default, for flushed tables.
 pub(crate) fn of_bloom(policy: Option<&str>, info: &FilterInfo, level: Option<u32>) -> Option<(State, String)> {
     let is_bloom = |kind: &FilterKind| matches!(kind, FilterKind::FastLocalBloom | FilterKind::LegacyBloom);
-    if !policy?.contains("ribbon") || !info.kinds.iter().any(|(kind, _)| is_bloom(kind)) {
+    let blooms: usize = info.kinds.iter().filter(|(kind, _)| is_bloom(kind)).map(|(_, blocks)| blocks).sum();
+    if !policy?.contains("ribbon") || blooms == 0 {
         return None;
     }
-    Some(if info.keys.is_some_and(|keys| keys < RIBBON_MIN_KEYS) {
+    Some(if blooms < info.blocks {
+        (State::Ok, format!("Bloom in {blooms} of {} partitions, because Ribbon would be larger", info.blocks))
+    } else if info.keys.is_some_and(|keys| keys < RIBBON_MIN_KEYS) {
         (State::Ok, "Bloom, because the table has too few keys for Ribbon".to_owned())
     } else if level.is_none_or(|level| level == 0) {
         (State::Ok, "Bloom, which RocksDB's Ribbon policy intends for flushed tables".to_owned())
@@ -206,6 +219,9 @@ pub(crate) fn advice(path: &Path, format: Format, reason: &Reason) -> (&'static 
             "If only the filter is damaged, compact the table in its engine; otherwise restore the file from a backup.",
             &[VERIFY],
         ),
+        State::Damaged if format == Format::Other => {
+            ("Pass a table, a filter without a table, a sidecar or a file map.", &[])
+        }
         State::Damaged => ("Build the file again, or restore it from a backup.", &[VERIFY]),
         State::NotChecked => ("", &[VERIFY]),
         State::Unusable if format.is_of_engine() => (

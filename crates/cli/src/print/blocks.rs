@@ -15,6 +15,9 @@ const MAX_ITEMS: usize = 12;
 /// Items of a list that is cut.
 const CUT_ITEMS: usize = 5;
 
+/// Records of `[pages]` that each have a page.
+pub(crate) const MAX_PAGES: usize = 3;
+
 /// How much of a record is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
@@ -61,11 +64,15 @@ pub(super) fn blocks(record: &dyn Record, extent: Extent) -> Vec<Block> {
 
 fn add(all: &mut Vec<Block>, field: &'static Field, cell: Cell<'_>, extent: Extent) {
     match (field.kind, cell) {
-        (_, Cell::One(record)) => add_group(all, field, record, extent),
+        (_, Cell::One(record)) => add_group(all, label(field), record, extent),
         (_, Cell::Many(records)) => match records[..] {
             [] => {}
             // One record has room for all of its fields.
-            [record] => add_group(all, field, record, extent),
+            [record] => add_group(all, label(field), record, extent),
+            _ if field.show == Show::Pages && records.len() <= MAX_PAGES => {
+                let title = |number| format!("{}, {number} of {}", label(field), records.len());
+                (1..).zip(&records).for_each(|(number, record)| add_group(all, title(number), *record, extent));
+            }
             _ => all.push(list(field, &records, extent)),
         },
         (Kind::Lines, Cell::List(cells)) if !cells.is_empty() => {
@@ -82,10 +89,10 @@ fn add(all: &mut Vec<Block>, field: &'static Field, cell: Cell<'_>, extent: Exte
     }
 }
 
-fn add_group(all: &mut Vec<Block>, field: &Field, record: &dyn Record, extent: Extent) {
+fn add_group(all: &mut Vec<Block>, title: String, record: &dyn Record, extent: Extent) {
     let blocks = blocks(record, extent);
     if !blocks.is_empty() {
-        all.push(Block::Group { title: label(field), blocks });
+        all.push(Block::Group { title, blocks });
     }
 }
 

@@ -12,7 +12,7 @@ mod text;
 #[cfg_attr(not(test), allow(dead_code, reason = "the commands whose figures have these units move here one by one"))]
 pub(crate) mod types;
 
-pub(crate) use blocks::Extent;
+pub(crate) use blocks::{Extent, MAX_PAGES};
 pub(crate) use json::Json;
 pub use output::Outcome;
 pub(crate) use output::{CANNOT_WRITE, Output, is_quiet, note};

@@ -31,6 +31,8 @@ pub(crate) enum Show {
     /// Also in tables of several records: `[row]`. A record inside contributes the columns of its own row, and a list
     /// of records those of its first one.
     Row,
+    /// Like `[row]`, and each of up to three records inside has a page of its own: `[pages]`.
+    Pages,
     /// Everywhere, even with `--quiet`, but for records inside of a row: `[notable]`.
     Notable,
 }
@@ -130,6 +132,7 @@ macro_rules! record {
     (@show) => { $crate::print::Show::Page };
     (@show json) => { $crate::print::Show::Json };
     (@show row) => { $crate::print::Show::Row };
+    (@show pages) => { $crate::print::Show::Pages };
     (@show notable) => { $crate::print::Show::Notable };
     ($(
         $(#[doc = $about:literal])*

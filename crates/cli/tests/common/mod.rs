@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// The result of one run.
@@ -17,7 +18,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error} in:\n{}\n{}", self.stdout, self.stderr))
     }
@@ -96,6 +97,20 @@ impl Place {
         run(&[&["build", "--input", &input, "--out", &out], options].concat()).expect_code(0);
         out
     }
+}
+
+/// Returns what `inspect` says about one file.
+pub fn inspected(arguments: &[&str], code: i32) -> Value {
+    run(&[&["inspect", "--json"], arguments].concat()).expect_code(code).json()["files"][0].clone()
+}
+
+/// Returns offset and bytes of the part of a file whose name begins like this.
+pub fn part(file: &str, name: &str) -> (usize, usize) {
+    let report = run(&["inspect", "--json", file]).json()["files"][0].clone();
+    let is_named = |part: &&Value| part["part"].as_str().unwrap().starts_with(name);
+    let part = report["parts"].as_array().unwrap().iter().find(is_named).unwrap_or_else(|| panic!("{report}")).clone();
+    let number = |field: &str| usize::try_from(part[field].as_u64().unwrap()).unwrap();
+    (number("offset"), number("part_bytes"))
 }
 
 /// Returns one line for each number.

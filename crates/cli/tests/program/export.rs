@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Place, flip, lines, names, program, run, say_skipped};
+use crate::common::{Place, flip, inspected, lines, names, part, program, run, say_skipped};
 
 /// The generator of completions panics when a write fails.
 #[cfg(target_os = "linux")]
@@ -27,14 +27,14 @@ fn the_extracted_block_is_the_one_of_the_table() {
     let table = format!("{}/000001.sst", place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]));
     let block = place.text("x.block");
     let report = run(&["filter", &table, "--out", &block, "--json"]).expect_code(0).json();
-    let filter = run(&["inspect", &table, "--json"]).expect_code(0).json()["files"][0]["table"]["filter"].clone();
-    let shown = run(&["inspect", &block, "--json"]).expect_code(0).json()["files"][0]["filter_block"].clone();
+    let [filter, mut shown] = [&table, &block].map(|path| inspected(&[path], 0)["filters"][0].clone());
+    (shown["role"], shown["policy"]) = ("table".into(), filter["policy"].clone());
     assert_eq!(shown, filter);
     assert_eq!(
         (&report["filters"][0]["keys"], &report["bytes"]),
         (&2_000.into(), &fs::metadata(&block).unwrap().len().into())
     );
-    assert_eq!(report["filters"][0]["bound_to"], filter["file_fingerprint"]);
+    assert_eq!(report["filters"][0]["bound_to"], filter["bound_to"]);
     run(&["verify", &block]).expect_code(0);
 
     run(&["filter", &table, "--out", &block]).expect_error("already exists");
@@ -45,9 +45,7 @@ fn the_extracted_block_is_the_one_of_the_table() {
     run(&["filter", &table, "--out", "-", "--json"]).expect_error("standard output receives the filter");
     run(&["filter", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
     run(&["filter", &table, "--out", &place.text("")]).expect_error("got a directory");
-    let start = run(&["inspect", &table, "--json"]).json()["files"][0]["table"]["layout"].clone();
-    let region = start.as_array().unwrap().iter().find(|region| region["name"] == "filter").unwrap().clone();
-    flip(&table, usize::try_from(region["offset"].as_u64().unwrap()).unwrap() + 9);
+    flip(&table, part(&table, "filter").0 + 9);
     run(&["filter", &table, "--out", &place.text("y")]).expect_error("checksum");
     assert!(!place.path("y").exists());
 }

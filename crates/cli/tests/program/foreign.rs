@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, program, run, write_manifest};
+use crate::common::{Place, flip, inspected, part, run, write_manifest};
 use crate::effort;
 
 const FIXTURES: &str = "../interop/fixtures";
@@ -56,107 +56,17 @@ fn every_table_of_another_engine_is_sound_and_its_filter_has_each_of_its_keys() 
     }
 }
 
-#[test]
-fn inspect_says_of_each_table_what_its_engine_wrote() {
-    let fixtures = fixtures();
-    let paths: Vec<_> = fixtures.keys().collect();
-    for file in run_on("inspect", &paths, 0) {
-        let (fixture, table) = (&fixtures[file["path"].as_str().unwrap()], &file["foreign_table"]);
-        let checksum = ["no checksum", "CRC32C", "xxHash32", "xxHash64", "XXH3"];
-        let checksum = checksum[usize::try_from(fixture["checksum"].as_u64().unwrap()).unwrap()];
-        assert!(table["checksum_type"].as_str().unwrap().eq_ignore_ascii_case(checksum), "{fixture} {table}");
-        if fixture["engine"] == "rocksdb" {
-            assert_eq!(table["engine"], "RocksDB");
-            assert_eq!(table["format_version"], fixture["format_version"], "{fixture}");
-            assert_eq!(table["comparator"], fixture["comparator"]);
-            inspect_filter(fixture, table);
-        }
-    }
-}
-
-fn inspect_filter(fixture: &Value, table: &Value) {
-    let filter = &table["filter"];
-    let kind = match fixture["filter"].as_str().unwrap() {
-        "none" => return assert!(table["filter_problem"].is_string() && filter.is_null(), "{table}"),
-        "ribbon" => "Standard128Ribbon",
-        "legacy_bloom" => "legacy Bloom",
-        "fast_local_bloom" => "FastLocalBloom",
-        other => panic!("{other}"),
-    };
-    if fixture["file"].as_str().unwrap().contains("own-order-partitions") {
-        return assert!(table["filter_problem"].as_str().unwrap().contains("fixtures.LastByteFirst"), "{table}");
-    }
-    assert_eq!(filter["kinds"][0]["kind"], kind, "{fixture}");
-    let asked_ribbon = fixture["file"].as_str().unwrap().contains("ribbon");
-    // A partition may fall back while the others do not.
-    let fell_back = filter["kinds"].as_array().unwrap().iter().any(|found| found["kind"] == "FastLocalBloom");
-    assert_eq!(filter["fell_back_to_bloom"], asked_ribbon && fell_back, "{fixture} {filter}");
-    assert!(kind != "Standard128Ribbon" || asked_ribbon, "{fixture}");
-    assert_eq!(filter["unit"], if fixture["layout"] == "full" { "table" } else { "partition" }, "{fixture}");
-    assert_eq!(filter["prefix_extractor"], fixture["extractor"], "{fixture}");
-    if !fixture["comparator"].as_str().unwrap().contains("LastByteFirst") {
-        assert_eq!(filter["whole_keys"], fixture["whole_key"], "{fixture}");
-    }
-    assert!(filter["expected_fpr"].as_f64().unwrap() < 0.3 && filter["bits_per_key"].as_f64().unwrap() > 3.0);
-}
-
 /// The long form checks all of these tables; otherwise, one in three.
 #[test]
-fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
+fn no_stored_key_is_absent_from_its_table() {
     let place = Place::new();
-    let (mut chosen, mut tried, step) = (0, 0, effort::sample(3));
-    for (path, fixture) in fixtures() {
-        let name = fixture["file"].as_str().unwrap();
-        let is_chosen = ["partition", "decoupled", "ribbon", "leveldb/", "-fv", "prefix-fixed-only"];
-        let is_skipped = fixture["keys"] != "decimal" || fixture["count"] == 0 || name.contains("own-order");
-        if is_skipped || !is_chosen.iter().any(|part| name.contains(part)) || fixture["unfiltered"] != 0 {
-            continue;
-        }
-        chosen += 1;
-        // The tables of whole keys and prefixes are the first of their threes.
-        if chosen % step != 1 % step {
-            continue;
-        }
-        tried += 1;
-        let [stored, absent] = decimal_keys(&fixture);
-        let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+    let is_decimal = |fixture: &Value| fixture["keys"] == "decimal" && fixture["count"] != 0;
+    let step = effort::sample(3);
+    for (path, fixture) in fixtures().into_iter().filter(|(_, fixture)| is_decimal(fixture)).step_by(step) {
+        let stored = place.write("stored", &decimal_keys(&fixture)[0]);
         let lost = run(&["probe", &path, "--keys", &stored, "--only-absent"]).expect_code(0).stdout;
-        assert_eq!(lost, "", "{name}: keys that it has are said to be absent");
-        let shown = run(&["inspect", &path, "--absent", &absent, "--json"]).expect_code(0).json();
-        let observed = &shown["files"][0]["observed"];
-        // Damage to the filter of a table without checksums would go unnoticed, so the filter is not used.
-        let positives = if fixture["checksum"] == 0 { &ABSENT.into() } else { &fixture["positives"] };
-        assert_eq!((&observed["keys"], &observed["positives"]), (&ABSENT.into(), positives), "{name}");
+        assert_eq!(lost, "", "{path}: keys that it has are said to be absent");
     }
-    assert!(chosen > 50 && tried >= chosen / step, "{tried} of {chosen} fixtures");
-}
-
-#[test]
-fn the_page_on_a_table_says_that_ribbon_became_bloom_and_what_cannot_be_told() {
-    let fell_back = format!("{FIXTURES}/rocksdb/7.8-ribbon-asked-7-keys.sst");
-    let page = run(&["inspect", &fell_back]).expect_code(0).stdout;
-    for line in [
-        "RocksDB table of",
-        "engine            RocksDB, format version 5",
-        "policy written    ribbonfilter",
-        "kind found        FastLocalBloom although the policy is Ribbon",
-        "holds             whole keys",
-        "layout            full",
-        "keys              7",
-        "parameters        line bytes 64, lines 1, probes 6",
-        "rocksdb.properties: sound",
-        "not read (`sstfilter verify` reads them)",
-    ] {
-        assert!(page.contains(line), "expected '{line}' in:\n{page}");
-    }
-    let partitioned = format!("{FIXTURES}/rocksdb/7.8-prefix-partitioned-and-whole.sst");
-    let page = run(&["inspect", &partitioned]).expect_code(0).stdout;
-    assert!(page.contains("whole keys, and prefixes by rocksdb.") && page.contains("partitions of"), "{page}");
-    let sealed = run(&["inspect", &format!("{FIXTURES}/pebble/v8-fuse.sst")]).expect_code(0).stdout;
-    assert!(sealed.contains("kind found        binary fuse") && sealed.contains("footer: sound"), "{sealed}");
-    let silent = run(&["inspect", &format!("{FIXTURES}/leveldb/6000-keys.ldb")]).expect_code(0).stdout;
-    assert!(silent.contains("bits per key      unknown: the table does not record its number of keys"), "{silent}");
-    assert!(silent.contains("one filter per 2.0 KiB of data blocks"), "{silent}");
 }
 
 #[test]
@@ -166,15 +76,10 @@ fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
     let sound = fs::read(&source).unwrap();
     let [stored, _] = decimal_keys(&fixtures()[&source]);
     let (table, stored) = (place.write("000007.sst", &sound), place.write("stored", stored));
-    let shown = run_on("inspect", &[&table], 0);
-    let parts = shown[0]["foreign_table"]["parts"].as_array().unwrap().clone();
-    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("fullfilter")).unwrap();
-    let filter_offset = filter["offset"].as_u64().unwrap();
-    flip(&table, usize::try_from(filter_offset).unwrap() + 9);
+    let (filter_offset, _) = part(&table, "fullfilter");
+    flip(&table, filter_offset + 9);
     let found = run(&["verify", &table]).expect_code(1).stdout;
     assert!(found.contains(&format!("filter at {filter_offset} is damaged")) && found.contains("1 damaged"), "{found}");
-    let page = run(&["inspect", &table]).expect_code(1).stdout;
-    assert!(page.contains("fullfilter.rocksdb.BuiltinBloomFilter: filter at"), "{page}");
     let lost = run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1);
     assert_eq!(lost.stdout, "", "keys are said to be absent by a damaged filter");
     assert!(lost.stderr.contains("positive for every key: filter at"), "{}", lost.stderr);
@@ -190,7 +95,6 @@ fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
     for length in [0, 1, 8, 53, sound.len() / 2, sound.len() - 1] {
         fs::write(&table, &sound[..length]).unwrap();
         run(&["verify", &table]).expect_code(1);
-        run(&["inspect", &table]).expect_code(1);
         assert_eq!(run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1).stdout, "");
     }
 }
@@ -208,7 +112,6 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
     let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
     let formats: Vec<_> = probed["per_table"].as_array().unwrap().iter().map(|table| &table["format"]).collect();
     assert_eq!(formats, ["table", "RocksDB table", "LevelDB table"]);
-    assert_eq!(run_on("inspect", &[&out], 0).len(), 3);
     run(&["get", &out, "key0001"]).expect_code(0);
     fs::copy(format!("{out}/a.dat"), format!("{out}/000009.sst")).unwrap();
     run(&["get", &out, "key0001"]).expect_error("000009.sst: expected a table of sstfilter, got one of RocksDB");
@@ -216,18 +119,6 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
 
 /// A manifest of one record: the comparator `idb_cmp1` of Chromium's databases.
 const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
-
-/// The database of bytes from standard input is unknown.
-#[test]
-fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
-    let place = Place::new();
-    fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
-    fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
-    let table = fs::File::open(format!("{FIXTURES}/leveldb/6000-keys.ldb")).unwrap();
-    let inspected = program().args(["inspect", "-"]).current_dir(place.path("")).stdin(table).output().unwrap();
-    let page = String::from_utf8(inspected.stdout).unwrap();
-    assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
-}
 
 /// Only the database's manifest names the comparator of a LevelDB table. With an unknown order, the bytes of a key do
 /// not tell which data block it is in.
@@ -243,8 +134,11 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
         || run(&["probe", "--json", "--keys", &keys, &table]).expect_code(0).json()["keys_touching_none"].clone();
     assert_eq!(absent(), 1, "all keys of the table are in bytewise order");
     assert_eq!(absent_of_comparator(&table, &keys, "idb_cmp1"), 0, "the user knows better than the keys");
-    let page = run(&["inspect", &table]).expect_code(0).stdout;
-    assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
+    let order = |options: &[&str]| {
+        let contents = inspected(&[&[table.as_str()], options].concat(), 0)["contents"].clone();
+        ["comparator", "comparator_from"].map(|field| contents[field].as_str().unwrap().to_owned())
+    };
+    assert_eq!(order(&[]), ["leveldb.BytewiseComparator", "keys"]);
     fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
     assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1);
     fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
@@ -254,10 +148,9 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
         assert!(said.contains("idb_cmp1\" of a LevelDB database (expected leveldb.BytewiseC"), "{command}: {said}");
         assert!(said.contains("pass --comparator leveldb.BytewiseComparator if it orders keys"), "{command}: {said}");
     }
-    assert!(run(&["inspect", &table]).stdout.contains("idb_cmp1 (from its database's manifest)"));
+    assert_eq!(order(&[]), ["idb_cmp1", "MANIFEST"]);
     assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1, "the user knows better");
-    let page = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;
-    assert!(page.contains("leveldb.BytewiseComparator (from --comparator)"), "{page}");
+    assert_eq!(order(&["--comparator", "leveldb.BytewiseComparator"]), ["leveldb.BytewiseComparator", "option"]);
     fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
     assert_eq!(absent(), 1, "bytewise");
     let advice = run(&["advise", "levels", "--json", &table]).expect_code(0).json();
@@ -273,10 +166,7 @@ fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
     let place = Place::new();
     let (table, keys) = (place.text("000007.ldb"), place.write("keys", "00000000!\n"));
     fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
-    let shown = run_on("inspect", &[&table], 0);
-    let parts = shown[0]["foreign_table"]["parts"].as_array().unwrap();
-    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("filter.")).unwrap();
-    flip(&table, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 9);
+    flip(&table, part(&table, "filter.").0 + 9);
     let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
     assert!(probed.contains("positive for every key: filter at"), "{probed}");
     for command in ["inspect", "verify"] {
@@ -342,8 +232,7 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     let silent = run(&["probe", &table, "--keys", &absent]).expect_code(0).stdout;
     assert!(silent.contains("positive for every key") && silent.contains(advice), "{silent}");
     assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
-    let stated = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;
-    assert!(!stated.contains("not usable"), "{stated}");
+    assert_eq!(inspected(&[&table, "--comparator", "leveldb.BytewiseComparator"], 0)["state"], "ok");
     let found = absent_of_comparator(&table, &absent, "leveldb.BytewiseComparator");
     assert!(found.as_u64().unwrap() > ABSENT * 9 / 10, "{found}");
     assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
@@ -413,8 +302,6 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     );
     let page = run(&["probe", &table, "--keys", &keys]).expect_code(0).stdout;
     assert!(page.contains("may also contain 2 keys that its filter was not probed for"), "{page}");
-    let page = run(&["inspect", &table, "--absent", &keys]).expect_code(0).stdout;
-    assert!(page.contains("not probed        2 keys: the filter holds no part of such keys"), "{page}");
 }
 
 #[test]

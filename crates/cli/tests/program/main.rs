@@ -13,6 +13,7 @@ mod compare;
 mod damage;
 mod databases;
 mod demo;
+mod described;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
 mod export;
@@ -34,3 +35,4 @@ mod refused;
 mod replacing;
 mod report;
 mod sidecars;
+mod states;

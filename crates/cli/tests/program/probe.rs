@@ -7,8 +7,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, lines, run};
-use crate::damage::part;
+use crate::common::{Place, flip, lines, part, run};
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
 fn seven_tables(place: &Place) -> String {
@@ -17,11 +16,7 @@ fn seven_tables(place: &Place) -> String {
 
 /// The bare filter block of a table.
 fn block_of(place: &Place, table: &str) -> String {
-    let shown = run(&["inspect", table, "--json"]).expect_code(0).json();
-    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
-    let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
-    let number = |field: &str| usize::try_from(filter[field].as_u64().unwrap()).unwrap();
-    let (start, length) = (number("offset"), number("bytes"));
+    let (start, length) = part(table, "filter");
     place.write("taken-out.filter", &fs::read(table).unwrap()[start..start + length])
 }
 

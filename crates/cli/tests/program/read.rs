@@ -1,31 +1,18 @@
-//! `get`, `probe`, `inspect` and `verify` on damaged, foreign and missing files. No file may cause a panic or be
+//! `get`, `probe` and `verify` on damaged, foreign and missing files. No file may cause a panic or be
 //! treated as sound.
 
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::common::{Place, flip, lines, program, run};
+use crate::common::{Place, flip, lines, part, program, run};
 
 /// A bare filter block, cut out of a table.
 fn bare_block(place: &Place) -> String {
     let out = place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]);
     let table = format!("{out}/000001.sst");
-    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
-    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
-    let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
-    let number = |field: &str| usize::try_from(filter[field].as_u64().unwrap()).unwrap();
-    let (start, length) = (number("offset"), number("bytes"));
+    let (start, length) = part(&table, "filter");
     place.write("bare", &fs::read(table).unwrap()[start..start + length])
-}
-
-/// Returns the range of a region in the table.
-fn region(table: &str, name: &str) -> (usize, usize) {
-    let shown = run(&["inspect", table, "--json"]).expect_code(0).json();
-    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
-    let region = layout.iter().find(|region| region["name"] == name).unwrap();
-    let number = |field: &str| usize::try_from(region[field].as_u64().unwrap()).unwrap();
-    (number("offset"), number("bytes"))
 }
 
 #[test]
@@ -49,12 +36,10 @@ fn a_damaged_filter_lets_reads_through_and_is_reported() {
     let place = Place::new();
     let out = place.build(2_000, &[]);
     let table = format!("{out}/000001.sst");
-    let (start, _) = region(&table, "filter");
+    let (start, _) = part(&table, "filter");
     flip(&table, start + 5);
     let found = run(&["get", &out, "key0007"]).expect_code(0);
     assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
-    let shown = run(&["inspect", &table]).expect_code(1);
-    assert!(shown.stdout.contains("filter not usable"), "{}", shown.stdout);
     let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(1).json();
     assert_eq!(probed["unusable_filters"], 1);
     assert!(run(&["verify", &out]).expect_code(1).stdout.contains("checksum"));
@@ -65,7 +50,7 @@ fn verify_lists_damage_of_filter_and_data_both() {
     let place = Place::new();
     let out = place.build(2_000, &[]);
     let table = format!("{out}/000001.sst");
-    let (start, _) = region(&table, "filter");
+    let (start, _) = part(&table, "filter");
     flip(&table, start + 5);
     flip(&table, 10);
     let report = run(&["verify", &out, "--json"]).expect_code(1).json();
@@ -104,27 +89,19 @@ fn every_kind_of_damage_to_a_table_is_found() {
             said.contains("magic number of sstfilter, RocksDB") && said.contains("it may have been cut short"),
             "{said}"
         );
-        run(&["inspect", &table]).expect_code(1);
         run(&["get", &table, "key0001"]).expect_code(2);
     }
 }
 
 #[test]
-fn a_bare_filter_block_is_inspected_and_verified() {
+fn a_bare_filter_block_is_verified() {
     let place = Place::new();
     let block = bare_block(&place);
-    let shown = run(&["inspect", &block, "--json"]).expect_code(0).json();
-    let fields = &shown["files"][0]["filter_block"];
-    assert_eq!((&fields["kind"], &fields["keys"]), (&"ribbon".into(), &2_000.into()));
-    assert_eq!(fields["checksum_state"], "ok");
-    assert!(run(&["inspect", &block]).expect_code(0).stdout.contains("bits per key"));
     run(&["verify", &block]).expect_code(0);
     flip(&block, 3);
-    assert!(run(&["inspect", &block]).expect_code(1).stdout.contains("damaged"));
     run(&["verify", &block]).expect_code(1);
     let trailer = fs::metadata(&block).unwrap().len() - 20;
     flip(&block, usize::try_from(trailer).unwrap());
-    run(&["inspect", &block]).expect_code(1);
     run(&["verify", &block]).expect_code(1);
 }
 
@@ -133,13 +110,11 @@ fn what_is_neither_table_nor_block_is_said_to_be() {
     let place = Place::new();
     for (name, contents) in [("empty", vec![]), ("text", b"hello\n".repeat(100)), ("zeros", vec![0; 4_096])] {
         let path = place.write(name, contents);
-        assert!(run(&["inspect", &path]).expect_code(1).stdout.contains("neither a table nor a filter block"));
         assert!(run(&["verify", &path]).expect_code(1).stdout.contains("neither"));
         run(&["get", &path, "k"]).expect_code(2);
     }
     let tail_of_a_table = [vec![0xff; 200], b"SSTFLTR\x1a".to_vec()].concat();
     let path = place.write("pretender", tail_of_a_table);
-    run(&["inspect", &path]).expect_code(1);
     run(&["verify", &path]).expect_code(1);
 }
 
@@ -150,18 +125,6 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     let (missing, void) = (place.text("missing"), place.text("void"));
     run(&["get", &missing, "k"]).expect_error("cannot read");
     run(&["get", &void, "k"]).expect_error("contains no table");
-    run(&["inspect", &missing]).expect_error("cannot read");
-    let good = "../../fixtures/v1/bloom-1000-keys-10-bits.block";
-    for full in [&[][..], &["--full"]] {
-        let both = run(&[&["inspect", good, &missing], full].concat()).expect_code(2).stdout;
-        assert!(both.contains("filter block") && both.contains("cannot read") && both.contains(&missing), "{both}");
-        assert_eq!(both.contains("payload checksum"), !full.is_empty(), "{both}");
-    }
-    let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
-    assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
-    run(&["inspect", &void]).expect_error("contains no table and no filter block, but no files: pass the directory");
-    place.write("void/notes", "no table");
-    run(&["inspect", &void]).expect_error("no filter block, but 1 other file: pass the directory with the tables");
     run(&["verify", &missing]).expect_code(2);
     run(&["verify", &void]).expect_error("has no table and no filter");
     run(&["frobnicate"]).expect_error("unrecognized");
@@ -173,18 +136,14 @@ fn a_reader_that_goes_away_is_no_panic() {
     let out = place.build(3_000, &["--files", "100"]);
     let tables: Vec<_> = (1..=100).map(|number| format!("{out}/{number:06}.sst")).collect();
     // More than a pipe holds: a child that another test starts may have the reading end open for a moment.
-    for format in [["inspect", "--full"], ["inspect", "--json"]] {
-        assert!(
-            run(&[&format[..], &tables.iter().map(String::as_str).collect::<Vec<_>>()].concat()).stdout.len() > 1 << 17
-        );
-        let mut child =
-            program().args(format).args(&tables).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        drop(child.stdout.take());
-        let mut stderr = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(141), "{stderr}");
-        assert_eq!(stderr, "");
-    }
+    let arguments = [&["inspect", "--json"], &tables.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat();
+    assert!(run(&arguments).stdout.len() > 1 << 17);
+    let mut child = program().args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141), "{stderr}");
+    assert_eq!(stderr, "");
 }
 
 #[cfg(target_os = "linux")]
@@ -207,7 +166,6 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
 
     let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
     assert!(verified["files"][0]["keys_not_compared_because"].is_null());
-    run(&["inspect", &format!("{out}/000001.sst"), "--secret-seed-file", &seed]).expect_code(0);
     let denied = ["probe", &out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed, "--json"];
     assert_eq!(run(&denied).expect_code(0).json()["unusable_filters"], 0);
 
@@ -219,8 +177,6 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     assert!(unasked.contains("pass the seed with --secret-seed-file"), "{unasked}");
     let unasked = run(&["verify", &out, "--secret-seed-file", &other]).expect_code(0).stdout;
     assert!(unasked.contains("built with another secret seed (fingerprint"), "{unasked}");
-    let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(0).stdout;
-    assert!(shown.contains("filter not usable: filter") && shown.contains("but the reader's hash is"), "{shown}");
     let found = run(&["get", &out, "key0042", "--secret-seed-file", &other]).expect_code(0);
     assert!(found.stdout == "value0042\n" && found.stderr.contains("reading without a filter"));
 
@@ -228,18 +184,6 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     run(&["verify", &out, "--secret-seed-file", &wrong]).expect_error("16 hexadecimal digits");
     run(&["build", "--generate", "9", "--out", &place.text("both"), "--hash-seed", "1", "--secret-seed-file", &seed])
         .expect_error("expected --hash-seed or --secret-seed-file, got both");
-}
-
-#[test]
-fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
-    let bound = "../../fixtures/v1/bloom-bound-to-file-7.block";
-    let shown = run(&["inspect", bound]).expect_code(0).stdout;
-    assert!(shown.contains("the file with fingerprint 0x4cd184ff6d391a10"), "{shown}");
-    let json = run(&["inspect", "--json", bound]).expect_code(0).json();
-    assert_eq!(json["files"][0]["filter_block"]["file_fingerprint"], "0x4cd184ff6d391a10", "{json}");
-    run(&["verify", bound]).expect_code(0);
-    let unbound = run(&["inspect", "--json", "../../fixtures/v1/bloom-1000-keys-10-bits.block"]).expect_code(0).json();
-    assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
 }
 
 /// A wrong path must not be read to its end, which may be far away or may never come.

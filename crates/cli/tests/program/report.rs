@@ -9,8 +9,7 @@ use serde_json::Value;
 use sstfilter_interop::ForeignTable;
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, lines, names, run, write_manifest};
-use crate::damage::part;
+use crate::common::{Place, flip, lines, names, part, run, write_manifest};
 
 const FIXTURES: &str = "../interop/fixtures";
 

@@ -7,8 +7,7 @@ use std::fs;
 use serde_json::Value;
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, names, run};
-use crate::damage::part;
+use crate::common::{Place, flip, names, part, run};
 
 /// Builds four tables of 8,000 keys, without fallbacks.
 fn four_tables(place: &Place) -> String {
@@ -24,12 +23,6 @@ fn damage(table: &str, name: &str) {
     flip(table, part(table, name).0 + 20);
 }
 
-/// Returns `state` and `remark` of the only inspected file.
-fn state(inspected: &Value) -> (&str, &str) {
-    let overview = &inspected["files"][0]["overview"];
-    (overview["state"].as_str().unwrap(), overview["remark"].as_str().unwrap_or_default())
-}
-
 #[test]
 fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
     let place = Place::new();
@@ -38,20 +31,6 @@ fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
     damage(&table, "filter");
     run(&["verify", &store]).expect_code(1);
     rebuild(&table);
-    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
-    assert_eq!(state(&shown), ("ok", "the table's own filter is damaged; the sidecar's filter is used"));
-    let line = "  state: ok: the table's own filter is damaged; ";
-    assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(line));
-    assert!(shown["files"][0]["table"]["filter_problem"].is_string(), "{shown}");
-    assert_eq!(
-        (&shown["files"][0]["overview"]["filter"], &shown["files"][0]["sound"]),
-        (&"bloom".into(), &true.into())
-    );
-    let text = run(&["inspect", &store]).expect_code(0).stdout;
-    assert!(
-        text.contains("000002.sst: the table's own filter is damaged; ") && text.contains("4 files: 4 ok"),
-        "{text}"
-    );
     let verified = run(&["verify", &store]).expect_code(0).stdout;
     for words in
         ["000002.sst: the filter in the table is damaged, but a sound sidecar replaces it: filter at", "0 damaged"]
@@ -68,7 +47,6 @@ fn a_rebuilt_filter_makes_a_table_with_a_damaged_one_ok() {
 
     // A damaged sidecar replaces nothing.
     flip(format!("{table}.filter"), 100);
-    run(&["inspect", &store]).expect_code(1);
     let json = run(&["verify", &store, "--json"]).expect_code(1).json();
     assert_eq!((&json["damaged"], json["files"][0]["problems"].as_array().unwrap().len()), (&1.into(), 2), "{json}");
 }
@@ -97,12 +75,9 @@ fn a_table_without_entries_needs_no_filter_and_unknown_numbers_are_no_zeros() {
         (&report["files"][0]["state"], &report["families"][0]["total"]["entries"]),
         (&"ok".into(), &Value::Null)
     );
-    assert!(run(&["inspect", &format!("{store}/000001.ldb")]).stdout.contains("kind found        none\n"));
 
     let options = TableOptions::default().without_filter();
     TableWriter::create(format!("{store}/000002.sst"), &options).unwrap().finish().unwrap();
-    let shown = run(&["inspect", &format!("{store}/000002.sst"), "--json"]).expect_code(0).json();
-    assert_eq!(state(&shown), ("ok", "no filter, which a table without entries does not need"));
     let report = run(&["report", &store, "--json"]).expect_code(0).json();
     assert!(report["files"].as_array().unwrap().iter().all(|file| file["state"] == "ok"), "{report}");
 }
@@ -122,17 +97,13 @@ fn damaged_data_stays_damaged_whatever_the_sidecar() {
     run(&["report", &store]).expect_code(1);
 }
 
-/// Both call the table ok, so they must say what they did not look at.
+/// It calls the table ok, so it must say what it did not look at.
 #[test]
-fn inspect_and_report_say_that_data_blocks_were_not_checked() {
+fn report_says_that_data_blocks_were_not_checked() {
     let place = Place::new();
     let store = four_tables(&place);
     let table = format!("{store}/000002.sst");
     damage(&table, "data");
-    let line = "data blocks were not checked: `sstfilter verify` checks them\n";
-    for path in [&store, &table] {
-        assert!(run(&["inspect", path]).expect_code(0).stdout.ends_with(line), "{path}");
-    }
     let absent = place.write("absent", "absent\n");
     let report = run(&["report", &store, "--absent", &absent]).expect_code(0).stdout;
     assert!(report.contains(&format!("\ndata blocks were not checked: `sstfilter verify {store}`")), "{report}");
@@ -146,8 +117,6 @@ fn a_damaged_range_filter_is_replaced_too() {
     let table = format!("{store}/000001.sst");
     damage(&table, "range-filter");
     rebuild(&table);
-    let shown = run(&["inspect", &table, "--json"]).expect_code(0).json();
-    assert!(state(&shown).1.ends_with("the sidecar has no range filter"), "{shown}");
     assert!(run(&["verify", &store]).expect_code(0).stdout.contains("replaces it: range-filter at offset"));
 }
 
@@ -159,16 +128,7 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     let (table, other) = (format!("{store}/000002.sst"), format!("{store}/000003.sst"));
     rebuild(&other);
     fs::rename(format!("{other}.filter"), format!("{table}.filter")).unwrap();
-    let shown = run(&["inspect", &table, "--json"]).expect_code(1).json();
-    assert_eq!(
-        state(&shown),
-        ("stale", "the sidecar is of another table, or of an earlier table of this name, and is ignored")
-    );
-    assert_eq!(shown["files"][0]["sound"], true, "{shown}");
-    let sidecar = run(&["inspect", &format!("{table}.filter"), "--json"]).expect_code(1).json();
-    assert_eq!(state(&sidecar).0, "stale");
     let keys = place.text("keys.tsv");
-    assert!(run(&["inspect", &store]).expect_code(1).stdout.contains("4 files: 3 ok, 1 stale"));
     let sidecar = format!("{table}.filter");
     for command in [&["probe", &store, "--keys", &keys][..], &["probe", &sidecar, "--keys", &keys]] {
         let text = run(command).expect_code(1).stdout;
@@ -184,8 +144,8 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
 
     rebuild(&table);
-    for command in [&["inspect", &store][..], &["verify", &store], &["report", &store]] {
-        run(command).expect_code(0);
+    for command in [["verify", &store], ["report", &store]] {
+        run(&command).expect_code(0);
     }
 }
 
@@ -200,8 +160,6 @@ fn a_message_about_a_damaged_sidecar_names_its_whole_path() {
         verified.starts_with(&format!("{table}: filter at offset 0 of {table}.filter is not used: ")),
         "{verified}"
     );
-    let shown = run(&["inspect", &table, "--json"]).expect_code(1).json();
-    assert!(state(&shown).1.ends_with("; the table's own filter is used"), "{shown}");
 }
 
 #[test]
@@ -214,10 +172,6 @@ fn orphans_are_listed_and_counted_as_nothing() {
     // Half a sidecar is one by its name.
     fs::write(format!("{store}/000004.sst.filter"), "half").unwrap();
 
-    let inspected = run(&["inspect", &store]).expect_code(1).stdout;
-    assert!(inspected.contains("000003.sst.filter: orphan: the table is gone, "), "{inspected}");
-    assert!(inspected.contains("000004.sst.filter: damaged: neither a table nor "), "{inspected}");
-    assert_eq!(inspected.matches("the table is gone, so no reader uses the sidecar: delete it").count(), 2);
     let report = run(&["report", &store, "--json"]).expect_code(0).json();
     assert_eq!(report["files"].as_array().unwrap().len(), 2, "{report}");
     assert!(report["notes"][0].as_str().unwrap().starts_with("2 files: orphan: the table is gone"), "{report}");
@@ -235,7 +189,6 @@ fn orphans_are_listed_and_counted_as_nothing() {
     assert_eq!(names(&store).len(), 4);
     run(&["report", &store]).expect_error("no table, only orphans");
     run(&["probe", &store, "--keys", &keys]).expect_error("no table, only orphans");
-    run(&["inspect", &orphan]).expect_code(0);
 }
 
 #[test]
@@ -250,11 +203,8 @@ fn a_sidecar_next_to_a_table_of_another_engine_is_mentioned() {
         fs::copy(format!("{table}.filter"), foreign.join(format!("{name}.filter"))).unwrap();
     }
     let foreign = place.text("foreign");
-    for command in ["inspect", "report"] {
-        let text = run(&[command, &foreign]).expect_code(0).stdout;
-        let line = "2 files: the sidecar next to the table is ignored: only tables of sstfilter have sidecars";
-        let line = if command == "report" { line.trim_start_matches("2 files: ") } else { line };
-        assert_eq!(text.matches(line).count(), 1, "{text}");
-        assert!(!text.contains(".filter"), "no file of its own: {text}");
-    }
+    let text = run(&["report", &foreign]).expect_code(0).stdout;
+    let line = "the sidecar next to the table is ignored: only tables of sstfilter have sidecars";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
+    assert!(!text.contains(".filter"), "no file of its own: {text}");
 }

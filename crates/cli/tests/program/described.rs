@@ -1,0 +1,375 @@
+//! What `inspect` says about sound files. The failures guarded against: a figure that is not the library's or the
+//! engine's, a filter that is taken for one of another sort, and a page that leaves out what its reader needs.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sstfilter::{BuildContext, Domain, FilterBlock, FixedPolicy, FixedPrefix, KeyExtractor, KeyHasher, KeyParts};
+use sstfilter_range::RangeInfo;
+use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
+use sstfilter_table::{Table, TableOptions, TableWriter};
+
+use crate::common::{Place, inspected, lines, program, run, run_with_input};
+use crate::effort;
+
+const FIXTURES: &str = "../interop/fixtures";
+const BLOCKS: &str = "../../fixtures/v1";
+
+fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
+}
+
+#[test]
+fn the_fields_of_a_table_are_those_of_the_library() {
+    let place = Place::new();
+    let options = ["--policy", "ribbon", "--range-filter", "ordered", "--level", "3"];
+    let path = format!("{}/000001.sst", place.build(3_000, &options));
+    let table = Table::open(&path, &TableOptions::default()).unwrap();
+    let (report, info) = (inspected(&[&path], 0), table.filters().block().unwrap().info());
+    assert_eq!((&report["format"], &report["bytes"]), (&"table".into(), &table.file_bytes().into()));
+    assert_eq!(report["place"], json!({"database": null, "column_family": null, "level": 3, "is_live": null}));
+    let (contents, id) = (&report["contents"], format!("{:#018x}", info.file.unwrap().fingerprint()));
+    assert_eq!((&contents["entries"], &contents["file_id"]), (&3_000.into(), &id.clone().into()));
+    assert_eq!((&contents["smallest_key"], &contents["largest_key"]), (&"key0000".into(), &"key2999".into()));
+    let filter = &report["filters"][0];
+    for (field, value) in [
+        ("role", "table".into()),
+        ("kind", "ribbon".into()),
+        ("requested", "ribbon".into()),
+        ("fallback", Value::Null),
+        ("policy", table.properties().filter_policy.clone().into()),
+        ("keys", 3_000.into()),
+        ("filter_bytes", info.block_bytes.into()),
+        ("payload_bytes", info.payload_bytes.into()),
+        ("expected_fpr", info.expected_fpr.into()),
+        ("bits_per_key", info.bits_per_key().into()),
+        ("holds", "whole keys".into()),
+        ("hash", info.hash.to_string().into()),
+        ("bound_to", id.into()),
+        ("checksum", "sound".into()),
+    ] {
+        assert_eq!(filter[field], value, "{field}");
+    }
+    let shape: Vec<_> = info.shape.iter().map(|(name, _)| *name).collect();
+    assert!(shape.iter().all(|name| !filter["shape"][name].is_null()), "{shape:?} in {filter}");
+    assert_eq!(report["filters"][1]["kind"], "range");
+    let parts: Vec<_> = report["parts"].as_array().unwrap().iter().map(|part| part["offset"].as_u64()).collect();
+    assert_eq!(parts, table.layout().iter().map(|(_, range)| Some(range.start)).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_fields_of_partitions_are_those_of_their_index() {
+    let place = Place::new();
+    for (cut, words) in [("key", "a partition, cut by key range"), ("hash", "a partition, cut by hash range")] {
+        let options = ["--policy", "bloom", "--overwrite", "--partitions", &format!("1Ki:{cut}")];
+        let path = format!("{}/000001.sst", place.build(20_000, &options));
+        let table = Table::open(&path, &TableOptions::default()).unwrap();
+        let (filter, index) = (inspected(&[&path], 0)["filters"][0].clone(), table.filters().partitions().unwrap());
+        let (bytes, parts) = (index.container_bytes(), index.partition_bytes());
+        for (field, value) in [
+            ("kind", Value::from("bloom")),
+            ("unit", words.into()),
+            ("partitions", index.partitions().into()),
+            ("keys", index.keys().into()),
+            ("filter_bytes", bytes.into()),
+            ("top_index_bytes", (bytes - parts).into()),
+            ("mean_partition_bytes", (parts / u64::from(index.partitions())).into()),
+            ("bits_per_key", (bytes as f64 * 8.0 / 20_000.0).into()),
+        ] {
+            assert_eq!(filter[field], value, "{field}");
+        }
+        assert!((0.004..0.02).contains(&number(&filter["expected_fpr"])), "{filter}");
+        let [min, max] = ["min_partition_bytes", "max_partition_bytes"].map(|field| number(&filter[field]));
+        assert!(0.0 < min && min <= max && max <= 1_100.0, "{filter}");
+    }
+}
+
+#[test]
+fn the_fields_of_range_filters_are_those_of_their_blocks() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..1_000, |row| format!("user{:02}:{:04}", row / 20, row % 20 * 10)));
+    for (name, options, holds) in [
+        ("ordered", &["--range-filter", "ordered:0.01"][..], "ordered keys, for ranges of any length"),
+        (
+            "hashed",
+            &["--range-filter", "hashed:64:0.01:4", "--range-prefix", ":"],
+            "hashed ranges of up to 2,048 units of 1 in a big-endian integer of 4 bytes after the prefix",
+        ),
+    ] {
+        let out = place.text(name);
+        run(&[&["filter", "--keys", &keys, "--out", &out], options].concat()).expect_code(0);
+        let (report, info) = (inspected(&[&out], 0), RangeInfo::of_block(&fs::read(&out).unwrap()).unwrap());
+        let filter = &report["filters"][0];
+        assert_eq!((&report["format"], &filter["holds"]), (&"range filter".into(), &holds.into()));
+        assert_eq!((&filter["keys"], &filter["filter_bytes"]), (&1_000.into(), &info.block_bytes.into()));
+        assert_eq!((&filter["shape"]["codes"], &filter["shape"]["key_bytes"]), (&info.codes.into(), &11.into()));
+        // Hashed codes have another rate for each length of ranges.
+        let rates = filter["range_rates"].as_array().unwrap();
+        assert_eq!(filter["expected_fpr"].is_null(), name == "hashed");
+        for (rate, units) in rates.iter().zip([1, 32, 1_024, 1 << 20]) {
+            assert_eq!(*rate, json!({"units": units, "expected_fpr": info.expected_fpr(units)}));
+        }
+        assert_eq!(rates.len(), if name == "hashed" { 4 } else { 0 });
+    }
+}
+
+/// The first bytes of a key, under a name that the program does not know.
+#[derive(Debug)]
+pub(crate) struct Tenant;
+
+impl KeyExtractor for Tenant {
+    fn name(&self) -> &'static str {
+        "tenant"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        key.get(..5).map(Cow::Borrowed)
+    }
+}
+
+fn keys() -> impl Iterator<Item = String> {
+    (0..3_000).map(|key| format!("key{key:04}"))
+}
+
+fn whole_and_parts() -> KeyParts {
+    KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4))).with_extractor(Arc::new(Tenant))
+}
+
+/// Returns a block of these parts, and a container of them.
+pub(crate) fn bare_filters(place: &Place, parts: &KeyParts) -> [String; 2] {
+    let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    let mut block = FixedPolicy::default().builder(&context);
+    let options = PartitionOptions::new(PartitionCut::KeyRange, 1 << 10).unwrap();
+    let mut container = PartitionedBuilder::new(Arc::new(FixedPolicy::default()), &context, options);
+    for key in keys() {
+        block.add_key(key.as_bytes());
+        container.add_key(key.as_bytes());
+    }
+    let [block, container] = [block.finish().block, container.finish().block].map(Option::unwrap);
+    [place.write("block", block), place.write("container", container)]
+}
+
+#[test]
+fn the_parts_of_keys_that_a_filter_holds_are_named_if_their_extractors_are_known() {
+    let place = Place::new();
+    let unknown = format!("parts by an extractor of unknown name (tag {:#018x})", Domain::new("tenant").tag());
+    let whole = |tenant: &str| format!("whole keys, parts by fixed-prefix:4, {tenant}");
+    for (parts, holds) in [
+        (KeyParts::whole_keys(), "whole keys".to_owned()),
+        (whole_and_parts(), whole(&unknown)),
+        (KeyParts::extracted(Arc::new(Tenant)), unknown.clone()),
+    ] {
+        for (path, format) in bare_filters(&place, &parts).iter().zip(["filter block", "partitioned filter"]) {
+            let report = inspected(&[path], 0);
+            assert_eq!((&report["format"], &report["filters"][0]["holds"]), (&format.into(), &holds.clone().into()));
+        }
+    }
+    // A table and its sidecar record the names.
+    for partitions in [None, Some(PartitionOptions::new(PartitionCut::HashRange, 1 << 10).unwrap())] {
+        let options = TableOptions::default().with_key_parts(whole_and_parts());
+        let options = partitions.map_or(options.clone(), |partitions| options.with_partitioned_filter(partitions));
+        let path = place.text("table.sst");
+        let mut builder = TableWriter::create(&path, &options).unwrap();
+        keys().for_each(|key| builder.add(key.as_bytes(), b"value").unwrap());
+        builder.finish().unwrap();
+        let table = Table::open(&path, &TableOptions::default().with_key_parts(whole_and_parts())).unwrap();
+        table.write_sidecar(&options).unwrap();
+        let filters = inspected(&[&path], 0)["filters"].clone();
+        let known: Value = whole("parts by tenant").into();
+        assert_eq!((&filters[0]["role"], &filters[0]["holds"]), (&"sidecar".into(), &known));
+        assert_eq!((&filters[1]["role"], &filters[1]["holds"]), (&"table".into(), &known));
+        fs::remove_file(sidecar_path(Path::new(&path))).unwrap();
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// The fixtures of other engines by path, as their manifest describes them.
+fn fixtures() -> BTreeMap<String, Value> {
+    let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
+    let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    fixtures.into_iter().map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
+}
+
+#[test]
+fn each_table_of_another_engine_is_described_as_its_engine_wrote_it() {
+    let fixtures = fixtures();
+    let paths: Vec<_> = fixtures.keys().map(String::as_str).collect();
+    let reports = run(&[&["inspect", "--json"], &paths[..]].concat()).expect_code(0).json();
+    for report in reports["files"].as_array().unwrap() {
+        let (fixture, engine) = (&fixtures[report["path"].as_str().unwrap()], &report["engine"]);
+        let checksum = ["no checksum", "CRC32C", "xxHash32", "xxHash64", "XXH3"];
+        let checksum = checksum[usize::try_from(fixture["checksum"].as_u64().unwrap()).unwrap()];
+        assert!(engine["checksum_type"].as_str().unwrap().eq_ignore_ascii_case(checksum), "{fixture} {engine}");
+        if fixture["engine"] == "rocksdb" {
+            assert_eq!((&report["format"], &engine["engine_name"]), (&"RocksDB table".into(), &"RocksDB".into()));
+            assert_eq!(engine["format_version"], fixture["format_version"], "{fixture}");
+            assert_eq!(report["contents"]["comparator"], fixture["comparator"]);
+            is_filter_described(fixture, report);
+        }
+    }
+}
+
+fn is_filter_described(fixture: &Value, report: &Value) {
+    let (filter, name) = (&report["filters"][0], fixture["file"].as_str().unwrap());
+    let kind = match fixture["filter"].as_str().unwrap() {
+        "none" => return assert!(filter.is_null() && report["state"] == "missing", "{report}"),
+        _ if name.contains("own-order-partitions") => {
+            return assert!(filter["reason"].as_str().unwrap().contains("fixtures.LastByteFirst"), "{report}");
+        }
+        "ribbon" => "Standard128Ribbon",
+        "legacy_bloom" => "legacy Bloom",
+        "fast_local_bloom" => "FastLocalBloom",
+        other => panic!("{other}"),
+    };
+    let kinds = filter["kind"].as_str().unwrap();
+    assert!(kinds.starts_with(kind) && (kind != "Standard128Ribbon" || name.contains("ribbon")), "{fixture} {filter}");
+    // Bloom in place of Ribbon is what the engine intended, as all of these tables are of unknown levels.
+    let is_bloom = name.contains("ribbon") && kinds.contains("FastLocalBloom");
+    assert_eq!((filter["fallback"].is_string(), &filter["state"] == "fallback"), (is_bloom, false), "{filter}");
+    assert_eq!(filter["unit"], if fixture["layout"] == "full" { "the table" } else { "a partition" }, "{fixture}");
+    if !fixture["comparator"].as_str().unwrap().contains("LastByteFirst") {
+        let (holds, extractor) = (filter["holds"].as_str().unwrap(), fixture["extractor"].as_str());
+        assert_eq!(fixture["whole_key"], holds.starts_with("whole keys"), "{fixture} {holds}");
+        assert!(extractor.is_none_or(|extractor| holds.contains(extractor)), "{fixture} {holds}");
+    }
+    assert!(number(&filter["expected_fpr"]) < 0.3 && number(&filter["bits_per_key"]) > 3.0, "{filter}");
+}
+
+/// Absent keys of each fixture.
+const ABSENT: u64 = 100_000;
+
+/// The long form checks all of these tables; otherwise, one in three.
+#[test]
+fn observed_rates_are_those_of_the_engine() {
+    let place = Place::new();
+    let (mut chosen, mut tried, step) = (0, 0, effort::sample(3));
+    for (path, fixture) in fixtures() {
+        let name = fixture["file"].as_str().unwrap();
+        let is_chosen = ["partition", "decoupled", "ribbon", "leveldb/", "-fv", "prefix-fixed-only"];
+        let is_skipped = fixture["keys"] != "decimal" || fixture["count"] == 0 || name.contains("own-order");
+        if is_skipped || !is_chosen.iter().any(|part| name.contains(part)) || fixture["unfiltered"] != 0 {
+            continue;
+        }
+        chosen += 1;
+        // The tables of whole keys and prefixes are the first of their threes.
+        if chosen % step != 1 % step {
+            continue;
+        }
+        tried += 1;
+        let stride = fixture["stride"].as_u64().unwrap();
+        let absent = place.write("absent", {
+            (0..ABSENT).fold(String::new(), |lines, i| lines + &format!("{:08}\n", i + i / (stride - 1) + 1))
+        });
+        let observed = inspected(&[&path, "--absent", &absent], 0)["observed"].clone();
+        // Damage to the filter of a table without checksums would go unnoticed, so the filter is not used.
+        let expected = if fixture["checksum"] == 0 { (0, 0) } else { (ABSENT, fixture["positives"].as_u64().unwrap()) };
+        let found = ["probes", "positives"].map(|field| observed[field].as_u64().unwrap());
+        assert_eq!((found[0], found[1]), expected, "{name}");
+    }
+    assert!(chosen > 50 && tried >= chosen / step, "{tried} of {chosen} fixtures");
+}
+
+/// A user who passes stored keys once got a rate of 62 %, and no word about it.
+#[test]
+fn keys_that_are_stored_are_no_absent_keys() {
+    let place = Place::new();
+    let path = format!("{}/000001.sst", place.build(3_000, &[]));
+    let stored = place.text("keys.tsv");
+    for path in [&path, &format!("{FIXTURES}/rocksdb/11.8-bloom-fv6.sst")] {
+        let theirs = place.write("theirs", lines(0..900, |key| format!("{:08}", key * 4)));
+        let keys = if path.ends_with("000001.sst") { &stored } else { &theirs };
+        run(&["inspect", path, "--absent", keys]).expect_error("--absent: expected keys that no table has, got stored");
+    }
+    let words = place.write("words", "apple\nbanana\n");
+    let observed =
+        inspected(&[&format!("{FIXTURES}/pebble/v4-cockroach.sst"), "--absent", &words], 0)["observed"].clone();
+    assert_eq!((&observed["not_probed"], &observed["observed_fpr"]), (&2.into(), &Value::Null), "{observed}");
+}
+
+#[test]
+fn a_map_names_the_files_that_it_covers_if_they_are_passed() {
+    let place = Place::new();
+    let tables = place.build(3_000, &["--files", "3"]);
+    let list = place.write("0x0123456789abcdef.keys", "a\nb\n");
+    let map = place.text("map");
+    run(&["map", "build", &tables, "--key-lists", &list, "--out", &map]).expect_code(0);
+    let second = format!("{tables}/000002.sst");
+    let report = inspected(&[&map, &second, "--key-lists", &list], 0);
+    let of_map = &report["map"];
+    assert_eq!((&report["format"], &of_map["covered_files"]), (&"file map".into(), &4.into()));
+    // Keys whose hashes agree in the bits that the map keeps are one entry.
+    assert!((2_990.0..=3_002.0).contains(&number(&of_map["map_entries"])), "{of_map}");
+    let names: BTreeMap<_, _> = of_map["covers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|covered| {
+            Some((covered["path"].as_str()?.to_owned(), (covered["file_id"].clone(), covered["map_entries"].clone())))
+        })
+        .collect();
+    assert_eq!(names.len(), 2, "{of_map}");
+    assert_eq!(names[&list], ("0x0123456789abcdef".into(), 2.into()));
+    assert_eq!(names[&second].0, inspected(&[&second], 0)["contents"]["file_id"]);
+}
+
+#[test]
+fn a_directory_is_a_case_for_report() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    run(&["inspect", &out]).expect_error(&format!("expected a file, got a directory: `sstfilter report {out}`"));
+}
+
+#[test]
+fn a_page_has_room_for_three_files_and_a_line_for_each_of_more() {
+    let place = Place::new();
+    let out = place.build(300, &["--files", "30"]);
+    let tables: Vec<_> = (1..=30).map(|number| format!("{out}/{number:06}.sst")).collect();
+    let page = |count: usize| {
+        let tables: Vec<_> = tables.iter().take(count).map(String::as_str).collect();
+        run(&[&["inspect"], &tables[..]].concat()).expect_code(0).stdout
+    };
+    let three = page(3);
+    assert!(three.contains("files, 3 of 3:") && three.matches("smallest key  key0").count() == 3, "{three}");
+    let many = page(30);
+    assert!(many.contains("and 25 more: --all") && !many.contains("smallest key"), "{many}");
+    let few = "30 files: bloom, because the file has too few keys for ribbon (";
+    assert!(many.contains(few) && many.contains(" and 27 more)"), "{many}");
+    assert!(many.ends_with("data blocks were not checked: `sstfilter verify` checks them\n"), "{many}");
+}
+
+/// A running engine removes tables, and a shell has listed them before.
+#[test]
+fn a_file_that_is_gone_does_not_hide_the_others() {
+    let place = Place::new();
+    let (good, gone) = (format!("{BLOCKS}/bloom-1000-keys-10-bits.block"), place.text("gone"));
+    let both = run(&["inspect", "--json", &gone, &good]).expect_code(2).json();
+    let states: Vec<_> = both["files"].as_array().unwrap().iter().map(|file| &file["state"]).collect();
+    assert_eq!(states, ["ok", "unread"]);
+    run(&["inspect", &gone]).expect_error("cannot read");
+}
+
+#[test]
+fn standard_input_is_described_and_its_database_is_unknown() {
+    let place = Place::new();
+    let block = fs::read(format!("{BLOCKS}/bloom-bound-to-file-7.block")).unwrap();
+    let report = run_with_input(&["inspect", "-", "--json"], &block).expect_code(0).json()["files"][0].clone();
+    let info = FilterBlock::open_unverified(block).unwrap().info();
+    assert_eq!(report["filters"][0]["bound_to"], format!("{:#018x}", info.file.unwrap().fingerprint()));
+    let table = fs::read(format!("{}/000001.sst", place.build(100, &["--partitions", "1Ki"]))).unwrap();
+    let report = run_with_input(&["inspect", "-", "--json"], &table).expect_code(0).json()["files"][0].clone();
+    assert_eq!((&report["bytes"], &report["filters"][0]["keys"]), (&table.len().into(), &100.into()));
+    for cut in [&table[..table.len() - 1], &[]] {
+        run_with_input(&["inspect", "-"], cut).expect_code(1);
+    }
+    // A manifest of one record: the comparator `idb_cmp1` of Chromium's databases.
+    place.write("CURRENT", "MANIFEST-000002\n");
+    place.write("MANIFEST-000002", b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31");
+    let table = fs::File::open(format!("{FIXTURES}/leveldb/6000-keys.ldb")).unwrap();
+    let output = program().args(["inspect", "-"]).current_dir(place.path("")).stdin(table).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("leveldb.BytewiseComparator\n    comparator from       keys\n"), "{page}");
+}
