@@ -138,6 +138,10 @@ fn probe_one(
 impl Surveyed {
     fn add(&mut self, probed: &FileProbe, absent: &AbsentKeys, context: &Context) {
         let report = &mut self.report;
+        // Lookups read a map before all tables.
+        if report.map.is_some() {
+            return;
+        }
         // The problem of a sidecar is known, and is not the table's.
         if let (Some(why), None) = (&probed.problem, &probed.sidecar_problem)
             && probed.state > report.state.max(State::Missing)
