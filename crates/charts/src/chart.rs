@@ -16,8 +16,6 @@ pub struct Chart {
     pub labels: Labels,
     /// The series; earlier ones are drawn over later ones.
     pub series: Vec<Series>,
-    /// A value of the vertical axis that none is below, and its label.
-    pub bound: Option<(f64, String)>,
 }
 
 /// Where the series of a chart are named, if its frame has space for labels.
@@ -78,7 +76,7 @@ impl Chart {
         let (least, most) = extent(points().map(|point| point.at.0));
         let (low, high) = extent(points().map(|point| point.at.1));
         let (x, y) = (Axis::keys((least * 0.9, most * 1.1)), Axis::logarithmic(y_title, (low * 0.87, high * 1.15)));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, bound: None }
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series }
     }
 
     /// Returns a chart of bits per key by the observed false positive rate, with the information bound.
@@ -98,15 +96,7 @@ impl Chart {
         let name = "information bound".to_owned();
         series.push(Series { name, style, form: Form::Broken, points: bound.to_vec() });
         let y = Axis::linear("bits per key", max_bits, 5.0, |bits| format!("{bits}"));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, bound: None }
-    }
-
-    /// Adds a line at `at`, and extends the vertical axis to it.
-    #[must_use]
-    pub fn with_lower_bound(mut self, at: f64, text: &str) -> Self {
-        self.y = Axis::logarithmic(&self.y.title, (self.y.ends.0.min(at * 0.86), self.y.ends.1));
-        self.bound = Some((at, text.to_owned()));
-        self
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series }
     }
 }
 

@@ -145,7 +145,6 @@ impl<'a> Drawing<'a> {
 
     fn draw(&self) -> Drawn {
         self.titles()?;
-        self.chart.bound.iter().try_for_each(|(at, text)| self.bound(*at, text))?;
         // The first series are the most important, so they are drawn last, on top.
         (0..self.chart.series.len()).rev().try_for_each(|number| self.series(number))?;
         match (self.frame.labels, self.chart.labels) {
@@ -168,14 +167,6 @@ impl<'a> Drawing<'a> {
         }
         self.text(&self.chart.x.directed_title(), (right, bottom + 40), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)?;
         self.text(&self.chart.y.title, (4, top - 22), TEXT_SIZE - 1, Colour::FAINT, HPos::Left)
-    }
-
-    /// Draws a broken line with its label below its right end.
-    fn bound(&self, at: f64, text: &str) -> Drawn {
-        let (left, right) = (self.plot.from.0, self.plot.to.0);
-        let (_, y) = self.pixel((self.chart.x.ends.0, at));
-        self.dashes([(left, y), (right, y)], (2, 4), Colour::FAINT.rgb().stroke_width(1))?;
-        self.text(text, (right - 4, y + 10), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)
     }
 
     /// Draws the series with this number. Earlier ones are drawn over it.
@@ -467,7 +458,6 @@ mod tests {
             by_keys(&[(1e3, 2.0)]),
             by_keys(&[(100.0, 7.0), (300.0, 7.7)]),
             by_keys(&[(100.0, 2.0), (1e7, 900.0)]),
-            by_keys(&[(1e3, 8.0)]).with_lower_bound(8.0, "bound"),
             by_rate((0.03, 0.005 / 1.5), 15.0),
             by_rate((0.99, 1e-10), 40.0),
             by_rate((0.99, 0.3), 5.0),

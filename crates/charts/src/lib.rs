@@ -19,7 +19,6 @@
 //! ```
 
 mod axis;
-mod bar;
 mod chart;
 mod draw;
 mod labels;
@@ -28,7 +27,6 @@ mod style;
 mod table;
 
 pub use axis::Axis;
-pub use bar::{Part, bar};
 pub use chart::{Chart, Form, Labels, Point, Series};
 pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};

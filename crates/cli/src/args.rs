@@ -125,7 +125,7 @@ pub(crate) enum Command {
     /// Compare every kind of filter on your own keys or on made-up ones: bytes, false positive rates, times and blocks
     /// read, with --out on a page with charts
     Compare(CompareArgs),
-    /// Rank the kinds of filter for your use case, with sizes, rates and reasons
+    /// Recommend filters by numbers: a kind, sizes by level, layouts for many files
     #[command(subcommand)]
     Advise(AdviseCommand),
     /// Report on the filters of a store: state of each file and what to do, sizes by level, measured rates, and what

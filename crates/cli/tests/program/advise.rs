@@ -23,8 +23,7 @@ fn the_bytes_advised_are_the_bytes_built() {
 #[test]
 fn bad_numbers_are_refused() {
     for bad in [
-        ["advise"].as_slice(),
-        &["advise", "kind"],
+        ["advise", "kind"].as_slice(),
         &["advise", "kind", "-1"],
         &["advise", "kind", "10", "--fpr", "1.5"],
         &["advise", "kind", "10", "--lookups-per-key", "NaN"],

@@ -1,6 +1,6 @@
 //! The page of a comparison.
 
-use sstfilter::{Sizing, kind};
+use sstfilter::kind;
 use sstfilter_charts::{Chart, Form, Labels, Point, Series, Style};
 
 use super::rows::{Comparison, Footing};
@@ -47,14 +47,7 @@ pub(super) fn html(comparison: &Comparison, footing: Footing) -> anyhow::Result<
          better than others."
     );
     body += &section("sizes", "Size by the number of keys", &text);
-    let sizes = by_keys(&curves.by_keys, "Size of whole blocks", |row| row.bits_per_key.0, "bits per key");
-    body += &figure(&match footing.sizing() {
-        Sizing::Rate(rate) => {
-            let bound = -rate.get().log2();
-            sizes.with_lower_bound(bound, &format!("information bound: {bound:.2} bits"))
-        }
-        _ => sizes,
-    })?;
+    body += &figure(&by_keys(&curves.by_keys, "Size of whole blocks", |row| row.bits_per_key.0, "bits per key"))?;
 
     let text = format!(
         "Nanoseconds per key at {footing}, without hashing, on one core; the best of several repetitions in which the \

@@ -16,7 +16,7 @@ use crate::file::context::{Context, RangePrefix};
 use crate::file::key_list::KeysFormat;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{Outcome, record};
-use crate::words::units::{brief_percent, counted, percent, whole};
+use crate::words::units::{brief_percent, counted, whole};
 
 /// Maximum bytes of the integer that ranges are counted in.
 const MAX_INTEGER_BYTES: usize = 8;
@@ -91,11 +91,9 @@ pub(crate) fn run(
     let sample = keys.sample(units);
     let mut range_filters = vec![sample.measure("ordered", &RangePolicy::ordered(rate)?, &keys.all)?];
     let mut notes = intake.notes;
-    for (name, ranges, where_from) in
-        [("independent", &sample.independent, sample.independent_from), ("beside", &sample.beside, sample.beside_from)]
-    {
-        notes.push(format!("{name}: {}, {where_from}", counted(ranges.len() as u64, "empty range")));
-    }
+    let counts = [&sample.independent, &sample.beside].map(|ranges| counted(ranges.len() as u64, "empty range"));
+    notes.push(format!("independent: {} between keys that the file does not have", counts[0]));
+    notes.push(format!("beside: {} that begin right after a key of the file", counts[1]));
     match keys.integer_bytes {
         Some(bytes) => {
             let counted_in = with_prefix(RangeUnits::integer(bytes)?, keys.prefix);
@@ -151,32 +149,23 @@ fn choose(keys: &Shape<'_>, rate: f64, measured: &[MeasuredRanges]) -> (&'static
         let caution = if is_wrong { caution } else { String::new() };
         return ("ordered", format!("only it supports ranges of any length between any keys{caution}"));
     };
-    // Before the rates: a filter that is never wrong needs no caution about ranges next to keys.
-    if independent.max(beside) <= 0.0 && keys.key_bytes.is_some() {
-        let dense = keys.share_of_integers().map(|share| format!(" ({} of the integers)", percent(share)));
-        let why = "it distinguishes keys of one length exactly if they are as dense as these";
-        return ("ordered", format!("{why}{}", dense.unwrap_or_default()));
-    }
     if beside <= rate * KEPT_WITHIN {
         return ("ordered", "it also keeps the rate next to keys, and supports ranges of any length".to_owned());
     }
-    match keys.rows_per_prefix() {
-        Some(rows) if rows < FEW_ROWS => {
-            let of_hashed = hashed.beside_fpr.map_or("at most the rate".to_owned(), |rate| brief_percent(rate.0));
-            let why = format!(
-                "there are few rows per prefix ({rows} in the median): ranges inside a prefix begin next to its keys, where \
-                 ordered codes are wrong in {share} of cases and hashed codes in {of_hashed}"
-            );
-            ("hashed", why)
-        }
-        _ => {
-            let why = format!(
-                "it supports ranges of any length in fewer bits. Use hashed if ranges begin next to keys of the file, where \
-                 ordered codes are wrong in {share} of cases"
-            );
-            ("ordered", why)
-        }
+    let few_rows = keys.rows_per_prefix().filter(|&rows| rows < FEW_ROWS);
+    if let Some((rows, of_hashed)) = few_rows.zip(hashed.beside_fpr) {
+        let of_hashed = brief_percent(of_hashed.0);
+        let why = format!(
+            "there are few rows per prefix ({rows} in the median): ranges inside a prefix begin next to its keys, where \
+             ordered codes are wrong in {share} of cases and hashed codes in {of_hashed}"
+        );
+        return ("hashed", why);
     }
+    let why = format!(
+        "it supports ranges of any length in fewer bits. Use hashed if ranges begin next to keys of the file, where \
+         ordered codes are wrong in {share} of cases"
+    );
+    ("ordered", why)
 }
 
 /// The parts of a key that has an integer.
@@ -279,8 +268,6 @@ impl<'a> Shape<'a> {
             beside: self.beside(units, |rows| is_heads(rows[0].number)),
             file,
             units,
-            independent_from: "inside prefixes that the file does not have",
-            beside_from: "from one unit after a key, or up to the next key",
         }
     }
 
@@ -300,8 +287,6 @@ impl<'a> Shape<'a> {
             beside: self.beside(units, |_| true),
             file: self.all.clone(),
             units,
-            independent_from: "from anywhere between keys",
-            beside_from: "from one unit after a key, or up to the next key",
         }
     }
 
@@ -318,8 +303,6 @@ impl<'a> Shape<'a> {
             independent: ends(false),
             beside: ends(true),
             units: 1,
-            independent_from: "from one key that the file does not have to the next",
-            beside_from: "from just after a key of the file to a key that it does not have",
         }
     }
 
@@ -362,8 +345,6 @@ struct Sample<'a> {
     beside: Vec<Ends>,
     /// Length of the longest range.
     units: u64,
-    independent_from: &'static str,
-    beside_from: &'static str,
 }
 
 impl Sample<'_> {

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use bytes::Bytes;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, FixedPrefix,
-    KeyHash, KeyHasher, KeyParts, KeyRange,
+    BitsPerKey, BlockError, BuildContext, BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, KeyHash,
+    KeyHasher,
 };
 use sstfilter_map::MapOptions;
-use sstfilter_range::{RangePolicy, RangeUnits};
+use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
-use sstfilter_table::{Table, TableOptions, TableSet, TableSnapshot, TableSummary, TableWriter};
+use sstfilter_table::{TableOptions, TableSet, TableSnapshot, TableSummary, TableWriter};
 
 use super::keys::BundledKeys;
 use crate::file::names::table_name;
@@ -60,7 +59,6 @@ const SCAN_SEED: u64 = 1 << 40;
 const DEAL_SEED: u64 = 1 << 41;
 
 pub(super) const NO_FILTER: &str = "no filter";
-const PREFIX_BLOOM: &str = "Bloom of prefixes";
 pub(super) const ORDERED: &str = "ordered range filter";
 
 record! {
@@ -241,27 +239,19 @@ fn skewed(keys: &BundledKeys) -> Vec<Entry<'_>> {
     (0..SKEWED_LOOKUPS).map(|lookup| keys.absent.entry(name(lookup))).collect()
 }
 
-/// Measures scans without filters, with filters of prefixes, and with range filters.
+/// Measures scans without filters and with range filters.
 pub(super) fn scans(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Vec<Cost>> {
-    let (plain, rate) = (TableOptions::default().without_filter(), FalsePositiveRate::ONE_PERCENT);
-    // 24 of 64 bits are dropped, which leaves the first five bytes of a name: with more, scans would be too long for
-    // any declared length.
-    let hashed = RangePolicy::hashed(RangeUnits::integer(8)?.with_granularity_bits(24)?, 1 << 18, rate)?;
-    let methods = [
-        (NO_FILTER, plain.clone()),
-        (PREFIX_BLOOM, TableOptions::default().with_key_parts(prefixes())),
-        (ORDERED, plain.clone().with_range_filter(RangePolicy::ordered(rate)?)),
-        ("hashed range filter", plain.with_range_filter(hashed)),
-    ];
+    let plain = TableOptions::default().without_filter();
+    let ordered = plain.clone().with_range_filter(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?);
+    let methods = [(NO_FILTER, plain), (ORDERED, ordered)];
     let mut costs = Vec::new();
     for stretch in STRETCHES {
         let file_of = |name: usize| below(DEAL_SEED + (name / stretch) as u64, FILES);
-        for (number, (method, options)) in methods.iter().enumerate() {
-            let directory = directory.join(format!("scans-{stretch}-{number}"));
+        for (method, options) in &methods {
+            let directory = directory.join(format!("scans, {stretch}, {method}"));
             let tables = Tables::write(keys, &directory, options.clone(), FILES, file_of)?;
-            // Only filters of prefixes are probed for these.
-            let set = tables.open(&TableOptions::default().with_key_parts(prefixes()))?.snapshot();
-            let [blocks, in_vain, lost_keys] = count_scans(keys, &set, method, file_of)?;
+            let set = tables.open(&TableOptions::default())?.snapshot();
+            let [blocks, in_vain, lost_keys] = count_scans(keys, &set, file_of)?;
             costs.push(Cost {
                 stretch: Some(stretch as u64),
                 method,
@@ -276,20 +266,9 @@ pub(super) fn scans(keys: &BundledKeys, directory: &Path) -> anyhow::Result<Vec<
     Ok(costs)
 }
 
-/// Returns prefixes of several lengths, because the ends of most scans share one of them.
-fn prefixes() -> KeyParts {
-    let extractor = |bytes| Arc::new(FixedPrefix::new(bytes));
-    [4, 6, 8].into_iter().fold(KeyParts::extracted(extractor(2)), |parts, bytes| parts.with_extractor(extractor(bytes)))
-}
-
 /// Returns the data blocks that scans read, those of files without a name of the scan, and the names of scans that
 /// returned other names or values than were written.
-fn count_scans(
-    keys: &BundledKeys,
-    set: &TableSnapshot,
-    method: &str,
-    file_of: impl Fn(usize) -> usize,
-) -> anyhow::Result<[u64; 3]> {
+fn count_scans(keys: &BundledKeys, set: &TableSnapshot, file_of: impl Fn(usize) -> usize) -> anyhow::Result<[u64; 3]> {
     let [mut blocks, mut in_vain, mut lost] = [0; 3];
     for scan in 0..SCANS {
         let first = below(SCAN_SEED + scan, keys.present.len() - SCANNED);
@@ -298,7 +277,7 @@ fn count_scans(
         let names: Vec<_> = (first..first + SCANNED).map(|name| keys.present.entry(name)).collect();
         let reads = || set.tables(0).map(|table| table.stats().data_block_reads).collect::<Vec<_>>();
         let before = reads();
-        let entries = entries(set, names[0].0, names[SCANNED - 1].0, method == PREFIX_BLOOM)?;
+        let entries: Vec<_> = set.range(names[0].0..=names[SCANNED - 1].0).collect::<Result<_, _>>()?;
         let is_right = entries.iter().map(|(name, value)| (&name[..], &value[..])).eq(names);
         lost += if is_right { 0 } else { SCANNED as u64 };
         // The tables come in reverse, the newest first.
@@ -309,24 +288,6 @@ fn count_scans(
     }
     ensure!(blocks > 0, "scans read no data block: their reads are not counted");
     Ok([blocks, in_vain, lost])
-}
-
-/// Returns the entries from the first name to the last.
-fn entries(set: &TableSnapshot, first: &[u8], last: &[u8], by_prefix: bool) -> anyhow::Result<Vec<(Bytes, Bytes)>> {
-    let range = KeyRange::from(first..=last);
-    if !by_prefix {
-        return Ok(set.range(range).collect::<Result<_, _>>()?);
-    }
-    let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-    let may_contain_range = |table: &&Arc<Table>| table.filters().may_contain_prefix(&first[..shared]);
-    let mut entries = Vec::new();
-    for entry in set.tables(0).filter(may_contain_range).flat_map(|table| table.range(range)) {
-        let entry = entry?;
-        // Every name is in exactly one file, so that there is no older value to hide.
-        entries.push((entry.key, entry.value.context("a name without its version")?));
-    }
-    entries.sort();
-    Ok(entries)
 }
 
 /// Returns a number below `count`, the same in each run.
