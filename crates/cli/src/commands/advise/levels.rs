@@ -204,7 +204,7 @@ impl Store {
             let filter = TableFilter::of(report).or_else(|| without_filter(report));
             match report.place.level.zip(filter) {
                 Some((level, filter)) => {
-                    remarks.extend((filter.bytes == 0).then(|| ("counted as always read", report)));
+                    remarks.extend((filter.bytes == 0).then_some(("counted as always read", report)));
                     levels.entry(level).or_default().push(filter);
                 }
                 None => remarks.push(("left out", report)),

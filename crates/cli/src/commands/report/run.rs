@@ -194,7 +194,7 @@ fn command(args: &ReportArgs, context: &Context) -> String {
 }
 
 fn paths(args: &ReportArgs) -> String {
-    args.paths.iter().map(|path| format!(" {}", shell_word(path))).collect()
+    args.paths.iter().map(|path| " ".to_owned() + &shell_word(path)).collect()
 }
 
 /// Returns where the tables are, and the engines that wrote them.
