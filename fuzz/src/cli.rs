@@ -27,36 +27,52 @@ const WORDS: &[&str] = &[
     "inspect",
     "verify",
     "advise",
+    "kind",
+    "levels",
+    "files",
     "report",
-    "dump",
+    "rebuild",
     "filter",
+    "map",
+    "merge",
+    "compare",
     "completions",
     "man",
     "--keys-only",
-    "--per-key",
+    "--salvage",
+    "--range",
     "--ranges",
-    "--full",
-    "--only-maybe",
-    "--only-absent",
+    "--key",
+    "--list",
+    "maybe",
+    "absent",
+    "--family",
+    "--only-problems",
     "--json",
+    "--all",
+    "--quiet",
     "--input",
     "--generate",
-    "--value-bytes",
     "--out",
     "--files",
     "--consecutive",
     "--table-bytes",
+    "--level",
     "--policy",
     "--fpr",
     "--bits-per-key",
     "--hash-seed",
+    "--partitions",
+    "--range-filter",
+    "ordered",
+    "hashed:64:0.01:4",
     "--secret-seed-file",
     "--overwrite",
     "--memory-limit",
     "--keys",
     "--memory",
     "--updates",
-    "--threads",
+    "--writers",
     "--lookups-per-key",
     "--false-positive-ns",
     "--absent",
@@ -64,9 +80,11 @@ const WORDS: &[&str] = &[
     "lines",
     "nul",
     "hex",
-    "compare",
     "--holdout",
     "10%",
+    "--rewrites",
+    "--maps",
+    "--prices",
     "--help",
     "--version",
     "--",
@@ -93,7 +111,8 @@ const WORDS: &[&str] = &[
     "inf",
     "-0.0",
     "4K",
-    "256MiB",
+    "4Ki:hash",
+    "256Mi",
     "18446744073709551615",
     "99999999999T",
     "0xff",
@@ -115,7 +134,8 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
         arguments.push(word);
     }
     // Any other command could touch files that a random path names.
-    let is_advice = arguments.get(1).is_some_and(|command| command == "advise");
+    let is_advice = arguments.get(1).is_some_and(|command| command == "advise")
+        && arguments.get(2).is_some_and(|command| command == "kind" || command == "files");
     match Cli::from_arguments(&arguments) {
         Ok(cli) if is_advice => drop(run(&cli, arguments.iter().any(|word| word == "--json"))),
         Ok(_) => {}
@@ -193,7 +213,9 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
     command(&["inspect", file], &[], is_json);
     command(&["verify", directory], &[], is_json);
     command(&["get", directory, "key-00000001", ""], &[], is_json);
-    command(&["dump", file], &[], is_json);
+    command(&["get", file], &[], is_json);
+    command(&["get", file, "--salvage"], &[], is_json);
+    command(&["get", file, "--keys-only"], &[], is_json);
     let block = beside(file);
     if command(&["filter", file, "--out", &block], &[], is_json).is_some() {
         let verified = command(&["verify", &block], &[], is_json).map(|(outcome, _)| outcome);
@@ -223,7 +245,7 @@ fn options(input: &mut Unstructured<'_>) -> Result<Vec<String>> {
         let option = match input.int_in_range(0..=8)? {
             0 => format!("--files={}", input.int_in_range(0..=12)?),
             1 => "--consecutive".to_owned(),
-            2 => format!("--table-bytes={}", input.choose(&["4K", "5000", "1M", "3", "x"])?),
+            2 => format!("--table-bytes={}", input.choose(&["4K", "5000", "1Mi", "3", "x"])?),
             3 => {
                 let names: Vec<&str> = kind::all().iter().map(|entry| entry.name).chain(["auto", "quotient"]).collect();
                 format!("--policy={}", input.choose(&names)?)
@@ -273,7 +295,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
 fn keys_of(text: &[u8]) -> std::collections::BTreeMap<Vec<u8>, Vec<u8>> {
     // A byte order mark at the beginning belongs to no key.
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    let lines = text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let lines = text.split(|&byte| byte == b'\n');
     let entry = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'\t').unwrap_or(line.len());
         (line[..at].to_vec(), line.get(at + 1..).unwrap_or_default().to_vec())

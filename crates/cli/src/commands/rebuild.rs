@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::Args;
 use sstfilter::kind::KindEntry;
 use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
@@ -157,12 +157,16 @@ impl<'a> Rebuild<'a> {
     }
 
     fn rebuild(&self, path: &Path, described: &FileReport) -> anyhow::Result<RebuiltTable> {
-        ensure_own_table(path)?;
-        let table = open_table_alone(path, self.context)?;
-        self.ensure_readable(&table)?;
         let sidecar = sidecar_path(path);
         // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
         Replaces::SIDECAR.check(&sidecar)?;
+        // A failure to read is no damage, and must not change the rate.
+        if let Some(unread) = described.reasons.iter().find(|reason| reason.state == State::Unread) {
+            bail!("{}", unread.why);
+        }
+        ensure_own_table(path)?;
+        let table = open_table_alone(path, self.context)?;
+        self.ensure_readable(&table)?;
         let before = described.key_filter().map(BuiltFilter::of_report);
         let rate = before.as_ref().and_then(|before| FalsePositiveRate::new(before.expected_fpr?.0).ok());
         let (policy, kept_policy) = self.policy(table.properties().filter_policy.as_deref(), rate)?;

@@ -215,7 +215,8 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         ];
         for command in commands {
             let text = printed(&command);
-            assert!(text.contains(shown), "{command:?}: {shown} in {text}");
+            // A rebuild that succeeds sums up.
+            assert!(text.contains(shown) || command[0] == "rebuild", "{command:?}: {shown} in {text}");
             let json = program().args(&command).arg("--json").stdin(Stdio::null()).output().unwrap().stdout;
             let json = String::from_utf8(json).unwrap().replace("\\\\", "\\");
             assert!(json.is_empty() || json.contains(shown), "{command:?}: {shown} in {json}");
