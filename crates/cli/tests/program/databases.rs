@@ -104,6 +104,25 @@ fn a_database_and_the_files_in_it_are_the_same_to_each_command() {
 }
 
 #[test]
+fn inspect_describes_the_live_tables_among_the_files_of_a_database() {
+    for (name, _) in ALL {
+        let (directory, expected) = (database(name), expected(name));
+        let files = each_file(&directory);
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        let shown = run(&[&["inspect"], &files[..]].concat()).expect_code(0).stdout;
+        assert!(shown.contains("files of the engine, not tables: CURRENT, "), "{name}: {shown}");
+        let shown = run(&[&["inspect", "--json"], &files[..]].concat()).expect_code(0).json();
+        let [tables, described] = [array(&expected, "tables"), array(&shown, "files")];
+        assert_eq!(tables.len(), described.len(), "{name}");
+        for (table, file) in tables.iter().zip(described) {
+            assert_eq!((&file["bytes"], &file["place"]["level"]), (&table["bytes"], &table["level"]), "{name}");
+            assert_eq!(file["place"]["is_live"], true, "{name} {file}");
+        }
+    }
+    run(&["inspect", &database("empty")]).expect_error("sstfilter report");
+}
+
+#[test]
 fn databases_without_tables_are_empty_and_no_error() {
     for name in ["empty", "wal-only"] {
         for command in COMMANDS {
