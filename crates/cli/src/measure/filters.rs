@@ -241,3 +241,20 @@ fn lower<T>(best_ns: &mut f64, keys: usize, work: impl FnOnce() -> T) -> T {
     *best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / keys as f64);
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use sstfilter::BitsPerKey;
+
+    use super::*;
+
+    /// Filters of other keys answer like filters that have lost these.
+    #[test]
+    fn keys_that_a_filter_has_lost_are_counted() {
+        let workload =
+            |keys: [u64; 3]| Workload::new(vec![keys.map(KeyHash::mix).to_vec()], [4, 5].map(KeyHash::mix).to_vec());
+        let stored = workload([1, 2, 3]);
+        let timed = Timed::new("bloom", Sizing::BitsPerKey(BitsPerKey::TEN), &stored.files).unwrap();
+        assert_eq!([stored, workload([6, 7, 8])].map(|workload| timed.row(&workload).lost_keys), [0, 3]);
+    }
+}

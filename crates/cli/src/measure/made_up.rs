@@ -16,7 +16,7 @@ const FIRST_ABSENT: u64 = 1 << 48;
 const ABSENT_KEYS: (u64, u64) = (32_768, 1_048_576);
 
 /// Keys in one batch when rates are measured: the keys and their answers stay in the nearest caches.
-const BATCH: u64 = 4_096;
+const BATCH: usize = 4_096;
 
 /// The target rates: powers of ten, and the rates of fingerprints of 4, 8, 12 and 16 bits.
 const RATES: [f64; 9] = [0.1, 1.0 / 16.0, 0.01, 1.0 / 256.0, 0.001, 1.0 / 4_096.0, 1e-4, 1.0 / 65_536.0, 1e-5];
@@ -97,7 +97,7 @@ impl Curves {
                 match RatePoint::measure(kind, target, keys) {
                     Ok(point) => curves.by_rate.push(point),
                     Err(reason) => {
-                        omissions.push(format!("{} with a rate of {}: {reason:#}", kind.name, percent(target)))
+                        omissions.push(format!("{} with a rate of {}: {reason:#}", kind.name, percent(target)));
                     }
                 }
                 stages.inc(1);
@@ -125,7 +125,7 @@ impl RatePoint {
         // Made-up keys, because the user's absent keys may be few, and hashes of any keys are alike. Made batch by
         // batch: all hashes would take hundreds of megabytes.
         let batches =
-            (0..probes).step_by(BATCH as usize).map(|from| hashes(FIRST_ABSENT + from, (probes - from).min(BATCH)));
+            (0..probes).step_by(BATCH).map(|from| hashes(FIRST_ABSENT + from, (probes - from).min(BATCH as u64)));
         let positives: u64 = batches.map(|hashes| matches(&filter, &hashes).count()).sum();
         Ok(Self {
             kind: kind.name,

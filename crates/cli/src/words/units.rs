@@ -165,36 +165,6 @@ pub(crate) fn parse_ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| format!("expected a number of at least 0, got '{text}'"))
 }
 
-/// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, unlike units of
-/// bytes.
-pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
-    let expected = || format!("expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '{text}'");
-    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(digits_end);
-    // Refuses a leading underscore, and a unit without a number.
-    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
-        return Err(expected());
-    }
-    let exponent = match unit {
-        "" => 0,
-        "k" | "K" => 3,
-        "m" | "M" => 6,
-        "g" | "G" => 9,
-        "t" | "T" => 12,
-        _ => unit.strip_prefix(['e', 'E']).and_then(|digits| digits.parse().ok()).ok_or_else(expected)?,
-    };
-    let number: Option<u64> = digits.replace('_', "").parse().ok();
-    let number = number.and_then(|number| number.checked_mul(10_u64.checked_pow(exponent)?));
-    number.ok_or_else(|| format!("expected at most {}, got '{text}'", grouped(u64::MAX)))
-}
-
-/// Returns a parser of counts in `range`.
-pub(crate) fn count_in<T: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
-    move |text| in_range(parse_count(text)?, &range, text)
-}
-
 /// Parses a 64-bit number, decimal or hexadecimal with `0x`.
 pub(crate) fn parse_seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -214,30 +184,6 @@ mod tests {
         assert_eq!(counted(1_000, "key"), "1,000 keys");
     }
 
-    #[test]
-    fn counts_parse_as_people_write_them() {
-        for text in ["1000000", "1_000_000", "1000K", "1M", "1m", "1e6", "10E5", "1e+6", "1000000e0"] {
-            assert_eq!(parse_count(text), Ok(1_000_000), "{text}");
-        }
-        assert_eq!(
-            (parse_count("0"), parse_count("3G"), parse_count("2t")),
-            (Ok(0), Ok(3_000_000_000), Ok(2 * 10_u64.pow(12)))
-        );
-        assert_eq!(parse_count("18446744073709551615"), Ok(u64::MAX));
-        for text in
-            ["", "-1", "+1", "1.5", "1.5M", "M", "_1", "e6", "1e", "1e-3", "1 M", "1KiB", "0x10", "1,000", "\u{664}"]
-        {
-            assert!(parse_count(text).is_err_and(|error| error.contains("whole number")), "{text}");
-        }
-        for text in ["18446744073709551616", "1e20", "0e99", "99999999999T", "1e4294967295"] {
-            assert!(
-                parse_count(text).is_err_and(|error| error.contains("at most 18,446,744,073,709,551,615")),
-                "{text}"
-            );
-        }
-        assert!(parse_count("1e4294967296").is_err());
-    }
-
     /// The failure guarded against: a `K` that means 1,000 keys in one option and 1,024 bytes in another.
     #[test]
     fn a_unit_means_one_thing_for_counts_and_for_bytes() {
@@ -254,15 +200,6 @@ mod tests {
         }
         let parse = number_in::<u32>(1..=5_000_000_000);
         assert_eq!((parse("1Ki"), parse("0").is_err(), parse("4294967296").is_err()), (Ok(1_024), true, true));
-    }
-
-    #[test]
-    fn counts_out_of_range_are_refused_with_the_range() {
-        let parse = count_in::<u32>(1..=5_000_000_000);
-        assert_eq!(parse("1K"), Ok(1_000));
-        for text in ["0", "5000000001", "4294967296"] {
-            assert_eq!(parse(text), Err(format!("expected 1 to 5,000,000,000, got '{text}'")));
-        }
     }
 
     #[test]

@@ -140,9 +140,7 @@ fn row(found: &Candidate, first: &Candidate, need: &Need) -> RankedKind {
         batch_probe_ns: Nanoseconds(found.probe_ns),
         // Without keys, all costs are 0.
         cost: Figure(if cost.is_finite() { cost } else { 1.0 }),
-        shape: Open(
-            found.plan.shape.iter().map(|(name, value)| ((*name).to_owned(), value.to_string().into())).collect(),
-        ),
+        shape: Open(found.plan.shape.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()),
     }
 }
 

@@ -304,7 +304,9 @@ const SEED: u64 = 1;
 
 /// What a reader of file 0 meets: the accident's name, the file whose filter it finds, the seed with which it probes,
 /// and what happened to the filter's bytes.
-const ACCIDENTS: [(&str, u32, u64, fn(&mut [u8])); 5] = [
+type Case = (&'static str, u32, u64, fn(&mut [u8]));
+
+const ACCIDENTS: [Case; 5] = [
     ("none", 0, SEED, |_| {}),
     ("another file's filter", 1, SEED, |_| {}),
     ("a damaged byte", 0, SEED, |bytes| bytes[7_000] ^= 0xff),
