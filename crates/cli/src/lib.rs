@@ -9,8 +9,6 @@ mod effort;
 #[allow(dead_code, reason = "the commands move to it one by one")]
 mod file;
 mod files;
-#[allow(dead_code, reason = "until the commands that use it have moved")]
-mod inspect;
 mod left_out;
 mod map;
 mod measure;

@@ -1,6 +1,5 @@
 //! `sstfilter map`: file maps, each of which says which of many files may have a key.
 
-mod info;
 mod probe;
 mod sources;
 
@@ -22,9 +21,6 @@ use crate::units::{self, grouped};
 pub(crate) enum MapCommand {
     /// Look up keys: which of the covered files may have them. Reads one page of each map per key
     Probe(probe::ProbeMapArgs),
-    /// Show ids, sizes and rates of maps, and with --files the files that they cover. Pages are not checked:
-    /// `verify` does that
-    Info(info::InfoArgs),
 }
 
 pub(crate) fn run(
@@ -35,7 +31,6 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     match command {
         MapCommand::Probe(args) => probe::run(args, format, reading, output),
-        MapCommand::Info(args) => output.report(info::run(args, reading)?),
     }
 }
 
@@ -66,65 +61,4 @@ fn rate_text(files: f64) -> String {
 
 fn entries_text(entries: u64) -> String {
     if entries == 1 { "1 entry".to_owned() } else { format!("{} entries", grouped(entries)) }
-}
-
-/// The numbers of a map.
-#[derive(Debug, Serialize)]
-struct MapFields {
-    path: String,
-    /// Fingerprint of the map's own id.
-    map_id: String,
-    hash: String,
-    covered_files: usize,
-    /// Intervals of writes; only of a map of writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    covered_writes: Option<usize>,
-    entries: u64,
-    bytes: u64,
-    /// Null for a map without entries.
-    bits_per_entry: f64,
-    prefix_bits: u8,
-    pages: u64,
-    page_bytes: u64,
-    /// Files that an absent key is expected to be looked for in.
-    expected_false_candidates: f64,
-}
-
-impl MapFields {
-    fn new(map: &OpenMap) -> Self {
-        let (index, first) = (&map.index, map.index.page_range(0));
-        Self {
-            path: map.name().into_owned(),
-            map_id: id_text(index.map_id()),
-            hash: index.hash_identity().to_string(),
-            covered_files: index.files().len(),
-            covered_writes: Some(index.writes().len()).filter(|writes| *writes > 0),
-            entries: index.entries(),
-            bytes: map.file.length,
-            bits_per_entry: map.file.length as f64 * 8.0 / index.entries() as f64,
-            prefix_bits: index.prefix_bits(),
-            pages: index.pages(),
-            page_bytes: first.end - first.start,
-            expected_false_candidates: index.expected_false_candidates(),
-        }
-    }
-}
-
-impl fmt::Display for MapFields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (files, bytes) = match self.covered_writes {
-            Some(writes) => (units::counted(writes as u64, "interval") + " of writes", grouped(self.bytes)),
-            None => (units::counted(self.covered_files as u64, "file"), grouped(self.bytes)),
-        };
-        let entries = entries_text(self.entries);
-        write!(f, "{}: file map of {files}, {entries}, {bytes} bytes", self.path)?;
-        if self.entries > 0 {
-            write!(f, ", {:.2} bits per entry", self.bits_per_entry)?;
-        }
-        writeln!(f, "\nid: {} (readers pass FileId::from_fingerprint({0}))", self.map_id)?;
-        writeln!(f, "hash: {}, of which it keeps {} bits", self.hash, self.prefix_bits)?;
-        writeln!(f, "pages: {} of {}", grouped(self.pages), units::bytes(self.page_bytes))?;
-        let rate = rate_text(self.expected_false_candidates);
-        writeln!(f, "files that an absent key is expected to be looked for in: {rate}")
-    }
 }

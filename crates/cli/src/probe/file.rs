@@ -5,12 +5,11 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHasher, KeyRange, MatchBitmap, Probe};
-use sstfilter_interop::{BatchAnswers, Error};
+use sstfilter_interop::{BatchAnswers, Error, FilterInfo};
 use sstfilter_table::Table;
 
 use super::batch::{KeyBatch, Times, timed};
 use super::bounds::{self, BoundsArgs};
-use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::partitions::{PartitionFields, Partitions};
@@ -293,9 +292,9 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
     let problem = info.as_ref().err().into_iter().chain(found.reasons.first()).max_by_key(severity);
     let state = match (problem, &info) {
-        (None, Ok(info)) => FilterState::usable(foreign::kinds(info), info.expected_fpr),
+        (None, Ok(info)) => FilterState::usable(kinds(info), info.expected_fpr),
         (Some(problem), _) if unusable == keys.keys.len() => FilterState::foreign(problem),
-        (Some(problem), Ok(info)) => FilterState::partly(foreign::kinds(info), problem, unanswered),
+        (Some(problem), Ok(info)) => FilterState::partly(kinds(info), problem, unanswered),
         (_, Err(problem)) => FilterState::partly("partly damaged".to_owned(), problem, unanswered),
     };
     (state.of(&format, entries), answers)
@@ -422,5 +421,15 @@ impl FileProbes {
 
     fn unopened(unopened: &Unopened) -> Self {
         FilterState::unusable(explained(&unopened.reason), unopened.outcome).of("none", None)
+    }
+}
+
+/// Returns the kinds of a filter's blocks in one line.
+fn kinds(info: &FilterInfo) -> String {
+    let named = info.kinds.iter().map(|(kind, blocks)| format!("{kind} ({blocks})"));
+    match info.kinds.as_slice() {
+        [] => "no blocks".to_owned(),
+        [(kind, _)] => kind.to_string(),
+        _ => named.collect::<Vec<_>>().join(", "),
     }
 }

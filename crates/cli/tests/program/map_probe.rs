@@ -36,7 +36,7 @@ fn any_sound_map_judges_a_file_whose_page_is_damaged_in_another() {
     build(&damaged, &[list(0), list(1), list(2)]);
     build(&sound, &[list(1), list(2), list(3)]);
     build(&alone, &[list(0), list(1)]);
-    let pages = json(&["map", "info", &damaged], 0)["maps"][0]["pages"].as_u64().unwrap();
+    let pages = json(&["inspect", &damaged], 0)["files"][0]["map"]["pages"].as_u64().unwrap();
     (0..usize::try_from(pages).unwrap()).for_each(|page| flip(&damaged, page * 1_024 + 5));
     let keys = place.write("keys", "1-5\n2-5\n3-5\n0-5\nnone\n");
     let rows = |maps: &[&str], code| {
@@ -70,7 +70,7 @@ fn a_map_whose_end_is_damaged_covers_nothing() {
     run(&["map", "build", "--key-lists", &list, "--out", &map]).expect_code(0);
     let length = fs::read(&map).unwrap().len();
     flip(&map, length - 20);
-    for command in [&["map", "info", &map][..], &["verify", &map], &["map", "probe", &map, "--key", "key"]] {
+    for command in [&["inspect", &map][..], &["verify", &map], &["map", "probe", &map, "--key", "key"]] {
         let run = run(command).expect_code(1);
         assert!((run.stdout + &run.stderr).contains("checksum"), "{command:?}");
     }
@@ -81,8 +81,8 @@ fn a_map_whose_end_is_damaged_covers_nothing() {
     let row = run(&["map", "probe", &map, "--key", "key"]).expect_code(1).stdout;
     assert_eq!(row, format!("key\t0\t{map}:*?\n"));
     run(&["map", "merge", &map, "--out", &place.text("out")]).expect_error("would not cover its files");
-    run(&["map", "info", &list]).expect_code(1);
-    run(&["map", "info", &place.text("missing")]).expect_code(2);
+    run(&["inspect", &list]).expect_code(1);
+    run(&["inspect", &place.text("missing")]).expect_code(2);
 }
 
 #[test]
