@@ -16,7 +16,7 @@ use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
-use crate::lines::KeysFormat;
+use crate::file::key_list::KeysFormat;
 use crate::probe::ProbeArgs;
 
 const EXIT_CODES: &str = "\
@@ -114,13 +114,13 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     /// Write a filter without a table: built from keys, or copied from a table
     Filter(FilterCommandArgs),
-    /// Build, merge, probe and verify file maps: one file that says which of many tables may contain a key
+    /// Build and merge file maps: one file that says which of many tables may contain a key
     #[command(subcommand)]
     Map(MapCommand),
-    /// Show the filters of tables and which ones need a look; for a single file, show every field. Data blocks are not
-    /// checked: `verify` does that
+    /// Show what is in files: their filters, entries, parts and properties, and what is wrong with them. Data blocks are
+    /// not checked: `verify` does that
     Inspect(InspectArgs),
-    /// Read tables or bare filter blocks in full and list all damage
+    /// Read tables, filters, maps and manifests in full, and list all damage and what could not be checked
     Verify(VerifyArgs),
     /// Compare every kind of filter on your own keys or on made-up ones: bytes, false positive rates, times and blocks
     /// read, with --out on a page with charts

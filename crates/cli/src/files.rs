@@ -11,7 +11,7 @@ use sstfilter_store::FilterProblem;
 use sstfilter_table::{Table, TableError, TableOptions};
 
 use crate::file::blocks::RangePrefix;
-pub(crate) use crate::file::look::{Look, begins_with, is_own_file, list, look_at, neither};
+pub(crate) use crate::file::look::{Look, list, look_at, neither};
 pub(crate) use crate::file::names::*;
 use crate::file::open::whole;
 pub(crate) use crate::file::problem::{ORPHAN, STALE};

@@ -44,7 +44,7 @@ pub use system::interrupt::{Interrupted, end_in_order};
 // Until each command has moved.
 pub(crate) use {
     file::key_list as lines,
-    system::{input, interrupt, memory, progress},
+    system::{input, progress},
     words::{group as groups, units},
 };
 

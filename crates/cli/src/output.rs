@@ -11,7 +11,7 @@ pub(crate) use crate::file::problem::{explained, in_options};
 use crate::print::Cell;
 pub(crate) use crate::print::{CANNOT_WRITE, Outcome, Output, note};
 use crate::words::escape::key_text;
-pub(crate) use crate::words::escape::{escaped_lines, hex, path_name, shell_word};
+pub(crate) use crate::words::escape::{escaped_lines, hex, shell_word};
 
 impl Output<'_> {
     /// Prints a command's report as one JSON object or as text.

@@ -20,8 +20,12 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-use crate::output::{Text, note};
-use crate::{files, input, memory, units};
+use super::look::neither;
+use super::names::is_named_like_table;
+use crate::print::note;
+use crate::system::{input, memory};
+use crate::words::escape::key_text;
+use crate::words::units;
 
 /// The format of keys in files and on the command line; see the table above.
 ///
@@ -161,7 +165,7 @@ impl KeyLines {
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
         // A wrong path, such as that of a table, would be read as lines of garbage.
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
-            ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
+            ensure!(!is_named_like_table(path), "{name}: {}", neither(path));
             note(&format!(
                 "note: {name} contains NUL bytes, which are read as bytes of keys: if a NUL byte ends each key, pass \
                  --keys-format nul"
@@ -296,7 +300,7 @@ fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
     let count = digits.len() - prefix_bytes;
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     if let Some(wrong) = digits[prefix_bytes..].iter().find(|&&byte| digit(byte).is_none()) {
-        let wrong = Text(vec![*wrong]);
+        let wrong = key_text(&[*wrong]);
         bail!("expected hexadecimal digits, two for each byte of a key or value, got '{wrong}'");
     }
     ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");

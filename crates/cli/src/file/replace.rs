@@ -16,9 +16,10 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::NamedTempFile;
 
-use crate::files::{self, Look};
-use crate::output::path_name;
-use crate::{input, interrupt};
+use super::look::{Look, begins_with, is_own_file, list};
+use super::names::is_leftover;
+use crate::system::{input, interrupt};
+use crate::words::escape::path_name;
 
 /// The existing files that a new file may replace.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +70,9 @@ impl Mark {
     fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
             Self::End(Look::Sidecar) if input::length(path) == Some(0) => Ok(true),
-            Self::End(look) => files::is_own_file(path, &[look]),
-            Self::BareFilter => files::is_own_file(path, &[Look::FilterBlock, Look::RangeFilter, Look::Partitions]),
-            Self::Beginning(text) => files::begins_with(path, text.as_bytes()),
+            Self::End(look) => is_own_file(path, &[look]),
+            Self::BareFilter => is_own_file(path, &[Look::FilterBlock, Look::RangeFilter, Look::Partitions]),
+            Self::Beginning(text) => begins_with(path, text.as_bytes()),
         }
     }
 }
@@ -135,8 +136,8 @@ pub(crate) fn temporary(directory: &Path) -> io::Result<NamedTempFile> {
 pub(crate) fn remove_leftovers(directory: &Path) -> anyhow::Result<()> {
     static DONE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     if DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(directory.to_owned()) {
-        let files = files::list(directory)?;
-        files.iter().filter(|file| files::is_leftover(file)).for_each(|file| drop(remove_leftover(file)));
+        let files = list(directory)?;
+        files.iter().filter(|file| is_leftover(file)).for_each(|file| drop(remove_leftover(file)));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use sstfilter::{KeyHasher, SecretSeed};
 
-use crate::input;
+use super::input;
 
 /// Maximum bytes of a seed file: 16 digits, and room for trailing blanks and line ends.
 const MAX_SEED_FILE_BYTES: u64 = 64;

@@ -4,7 +4,7 @@ use core::hash::Hash;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::units::{counted, grouped};
+use super::units::{counted, grouped};
 
 /// Maximum number of files named in a line.
 const NAMED: usize = 3;

@@ -199,6 +199,7 @@ mod tests {
             assert!(parse_number(text).is_err_and(|error| error.contains("at most 18,446,744")), "{text}");
         }
         let parse = number_in::<u32>(1..=5_000_000_000);
+        assert_eq!(parse("0"), Err("expected 1 to 5,000,000,000, got '0'".to_owned()));
         assert_eq!((parse("1Ki"), parse("0").is_err(), parse("4294967296").is_err()), (Ok(1_024), true, true));
     }
 
