@@ -5,30 +5,28 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
-use sstfilter::{Domain, FallbackReason, FilterBlock, KindId};
-use sstfilter_interop::{ChecksumType, Engine, Error, FilterInfo, FilterKind, FilterUnit, KeyCoverage, PropertyValue};
-use sstfilter_range::{RangeInfo, RangeMap};
-use sstfilter_store::{FilterMetadata, FilterPart, FilterProblem, PartitionCut, sidecar_path};
+use serde_json::json;
+use sstfilter::FilterBlock;
+use sstfilter_store::{FilterMetadata, FilterPart, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
+use super::engines::{format_of, of_foreign};
 use super::file::{
-    Contents, CoveredFile, EngineReport, FileReport, FilterReport, Format, MapReport, PartReport, Place, RangeRate,
-    Role,
+    Contents, CoveredFile, EngineReport, FileReport, FilterReport, Format, MapReport, PartReport, Place, Role,
 };
-use super::judge::{judge, judge_filters, of_bloom};
+use super::filters::{of_block, of_layers, of_partitions, of_ranges, open};
+use super::judge::{judge, judge_filters};
 use super::keys::id_text;
-use crate::file::blocks::{Container, Layers, Partitions, RangeBlock, Sidecar};
+use crate::file::blocks::{Container, Partitions, RangeBlock, Sidecar};
 use crate::file::database::Standing;
 use crate::file::look::{Look, look_at};
 use crate::file::map::OpenMap;
-use crate::file::open::{Body, Context, ForeignTable, Opened, Origin, StatedComparator, open_table_alone, whole};
-use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_error, state_of_filter};
+use crate::file::open::{Body, Context, Opened, Origin, open_table_alone, whole};
+use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_filter};
 use crate::file::walk::Found;
-use crate::print::types::{Bits, Bytes as Length, Figure, Key, Open, PathName, Rate};
+use crate::print::types::{Bits, Bytes as Length, Figure, Key, PathName};
 use crate::system::input::{self, RegularFile};
 use crate::words::escape::hex;
-use crate::words::units::{bytes as with_unit, counted, grouped};
 
 /// Describes a file.
 pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
@@ -109,23 +107,6 @@ impl FileReport {
     fn add_only(&mut self, format: Format, filter: FilterReport) {
         self.format = format;
         self.filters.push(FilterReport { role: Role::File, ..filter });
-    }
-}
-
-impl FilterReport {
-    /// Returns the report of a filter of which nothing is known but a problem.
-    fn unknown(part: FilterPart, length: u64, state: State, why: String) -> Self {
-        let kind = if part == FilterPart::Ranges { KindId::RANGE.name() } else { "unknown" };
-        let filter = Self { kind: kind.to_owned(), filter_bytes: Length(length), ..Self::default() };
-        filter.with_problem(state, Some(why))
-    }
-
-    /// Adds a problem, if there is one, unless a worse one is known.
-    fn with_problem(self, state: State, why: Option<String>) -> Self {
-        match why {
-            Some(why) if state > self.state => Self { state, reason: Some(why), ..self },
-            _ => self,
-        }
     }
 }
 
@@ -299,174 +280,6 @@ fn of_sections(
     sections.collect()
 }
 
-fn of_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, names: &[&str]) -> FilterReport {
-    let info = block.info();
-    let (kind, requested) = (info.kind.name(), info.requested.name());
-    let is_few = info.reason == FallbackReason::TooFewKeys;
-    let why = if is_few {
-        format!("{kind}, because the file has {} for {requested}", info.reason)
-    } else {
-        format!("not {requested}: {}", info.reason)
-    };
-    let problem = block.verify().err().map(|problem| in_options(&problem));
-    FilterReport {
-        kind: kind.to_owned(),
-        requested: Some(requested.to_owned()),
-        fallback: (kind != requested).then_some(why),
-        state: if kind == requested || is_few { State::Ok } else { State::Fallback },
-        keys: Some(info.keys),
-        filter_bytes: Length(info.block_bytes),
-        bits_per_key: (info.keys > 0).then(|| Bits(info.bits_per_key())),
-        expected_fpr: Some(Rate(info.expected_fpr)),
-        holds: Some(holds(info.whole_keys, info.extractors.iter().copied(), names)),
-        hash: Some(info.hash.to_string()),
-        salt: Some(info.salt.to_string()),
-        bound_to: info.file.map(id_text),
-        format_version: Some(info.format_version.into()),
-        payload_bytes: Some(Length(info.payload_bytes)),
-        checksum: Some(problem.clone().unwrap_or_else(|| "sound".to_owned())),
-        fill_ratio: block.fill_ratio().map(Rate),
-        shape: open(info.shape.iter().map(|(name, value)| (*name, number_or_text(value)))),
-        ..FilterReport::default()
-    }
-    .with_problem(State::Damaged, problem)
-}
-
-fn of_partitions(partitions: &Partitions<'_>, names: &[&str]) -> FilterReport {
-    let (index, blocks) = (partitions.index(), partitions.blocks());
-    let (keys, length) = (index.keys(), index.container_bytes());
-    let infos: Vec<_> = blocks.iter().flatten().map(FilterBlock::info).collect();
-    let mut kinds: Vec<_> = infos.iter().map(|info| info.kind.name()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    // Fallbacks first: they matter more than what the number of keys decided.
-    let mut others: Vec<_> = infos.iter().filter(|info| info.kind != info.requested).collect();
-    others.sort_by_key(|info| info.reason == FallbackReason::TooFewKeys);
-    let other = others.first().map(|info| {
-        format!("{} of the partitions are {}, not {}: {}", others.len(), info.kind, info.requested, info.reason)
-    });
-    let is_fallback = others.first().is_some_and(|info| info.reason != FallbackReason::TooFewKeys);
-    let problems: Vec<_> = partitions.problems().collect();
-    let problem = problems.first().map(|(number, problem)| {
-        let first = match problem {
-            FilterProblem::PartitionChecksum { .. } => problem.to_string(),
-            _ => format!("partition {number} of a filter: {problem}"),
-        };
-        let more = problems.len() as u64 - 1;
-        if more > 0 { format!("{first}, and {} more partitions", grouped(more)) } else { first }
-    });
-    let sizes =
-        || (0..index.partitions()).filter_map(|number| index.block_range(number).ok()).map(|at| at.end - at.start);
-    let filtered: u64 = infos.iter().map(|info| info.keys).sum();
-    let positives: f64 = infos.iter().map(|info| info.expected_fpr * info.keys as f64).sum();
-    // Keys of partitions without a usable filter are always positive. Malformed indexes may record fewer keys.
-    let expected_fpr = (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64;
-    FilterReport {
-        kind: if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
-        requested: infos.first().map(|info| info.requested.name().to_owned()),
-        state: if is_fallback { State::Fallback } else { State::Ok },
-        fallback: other,
-        keys: Some(keys),
-        filter_bytes: Length(length),
-        bits_per_key: (keys > 0).then(|| Bits(length as f64 * 8.0 / keys as f64)),
-        expected_fpr: Some(Rate(expected_fpr)),
-        holds: Some(holds(index.has_whole_keys(), index.extractors(), names)),
-        unit: Some(match index.cut() {
-            PartitionCut::KeyRange => "a partition, cut by key range".to_owned(),
-            PartitionCut::HashRange => "a partition, cut by hash range".to_owned(),
-            _ => "a partition".to_owned(),
-        }),
-        partitions: Some(index.partitions().into()),
-        min_partition_bytes: sizes().min().map(Length),
-        mean_partition_bytes: index.partition_bytes().checked_div(index.partitions().into()).map(Length),
-        max_partition_bytes: sizes().max().map(Length),
-        top_index_bytes: Some(Length(length - index.partition_bytes())),
-        hash: Some(index.hash_identity().to_string()),
-        bound_to: index.file().map(id_text),
-        checksum: Some(problem.clone().unwrap_or_else(|| "sound".to_owned())),
-        ..FilterReport::default()
-    }
-    .with_problem(partitions.state(), problem)
-}
-
-fn of_ranges(block: &RangeBlock) -> FilterReport {
-    let info = &block.info;
-    let problem = block.verify().err().map(|problem| in_options(&problem));
-    let is_ordered = matches!(info.map, RangeMap::Ordered { .. });
-    let rate = |units| RangeRate { units, expected_fpr: Rate(info.expected_fpr(units)) };
-    let mut shape = vec![
-        ("codes", json!(info.codes)),
-        ("lines", json!(info.lines)),
-        ("low_bits", json!(info.low_bits)),
-        ("key_bytes", json!(info.key_bytes)),
-    ];
-    match info.map {
-        RangeMap::Hashed { unit_shift, chunk_units, extractor_checksum, keys_outside } => shape.extend([
-            ("unit_shift", json!(unit_shift)),
-            ("chunk_units", json!(chunk_units)),
-            ("extractor_checksum", json!(extractor_checksum.map(|sum| format!("{sum:#010x}")))),
-            ("keys_outside", json!(keys_outside)),
-        ]),
-        RangeMap::Ordered { common_bytes, tails_bytes } => {
-            shape.extend([("common_bytes", json!(common_bytes)), ("tails_bytes", json!(tails_bytes))]);
-        }
-        _ => {}
-    }
-    FilterReport {
-        kind: KindId::RANGE.name().to_owned(),
-        keys: Some(info.keys),
-        filter_bytes: Length(info.block_bytes),
-        bits_per_key: (info.keys > 0).then(|| Bits(info.bits_per_key())),
-        // That of ordered codes is the same for all lengths of ranges.
-        expected_fpr: is_ordered.then(|| Rate(info.expected_fpr(1))),
-        range_rates: if is_ordered { Vec::new() } else { SHOWN_UNITS.map(rate).to_vec() },
-        holds: Some(ranges_in_words(info)),
-        hash: Some(info.hash.to_string()),
-        bound_to: info.file.map(id_text),
-        payload_bytes: Some(Length(info.payload_bytes)),
-        checksum: Some(problem.clone().unwrap_or_else(|| "sound".to_owned())),
-        shape: open(shape.into_iter().filter(|(_, value)| !value.is_null())),
-        ..FilterReport::default()
-    }
-    .with_problem(State::Damaged, problem)
-}
-
-/// Lengths of ranges, in units, for which expected rates are shown.
-const SHOWN_UNITS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
-
-/// Describes the ranges that a filter can exclude.
-fn ranges_in_words(info: &RangeInfo) -> String {
-    match info.map {
-        RangeMap::Hashed { unit_shift, chunk_units, extractor_checksum, .. } => {
-            let place = if extractor_checksum.is_some() { "after the prefix" } else { "at the start of the key" };
-            let (integer, units) = (counted((8 - unit_shift / 8).into(), "byte"), grouped(chunk_units));
-            let unit = 1_u64 << (unit_shift % 8);
-            format!("hashed ranges of up to {units} units of {unit} in a big-endian integer of {integer} {place}")
-        }
-        RangeMap::Ordered { .. } => "ordered keys, for ranges of any length".to_owned(),
-        _ => "unknown".to_owned(),
-    }
-}
-
-fn of_layers(layers: &Layers) -> FilterReport {
-    let health = layers.health();
-    FilterReport {
-        kind: layers.growth.to_owned(),
-        keys: Some(health.keys),
-        filter_bytes: Length(health.bytes),
-        bits_per_key: (health.keys > 0).then(|| Bits(health.bytes as f64 * 8.0 / health.keys as f64)),
-        expected_fpr: Some(Rate(health.expected_fpr)),
-        holds: Some("whole keys".to_owned()),
-        unit: Some("a layer".to_owned()),
-        partitions: Some(health.parts as u64),
-        hash: Some(layers.hash.to_string()),
-        bound_to: layers.file.map(id_text),
-        checksum: Some("sound".to_owned()),
-        fill_ratio: Some(Rate(health.fill_ratio)),
-        ..FilterReport::default()
-    }
-}
-
 fn of_map(map: &OpenMap) -> MapReport {
     let (index, first) = (&map.index, map.index.page_range(0));
     let entries = index.entries();
@@ -490,196 +303,6 @@ fn of_map(map: &OpenMap) -> MapReport {
     }
 }
 
-/// The first format version whose footer has a checksum: 6 of RocksDB, and 6 of Pebble.
-const FOOTER_CHECKSUM_VERSION: u32 = 6;
-
-/// Names of filter blocks in the metaindex, up to the policy's name.
-const FILTER_NAMES: [&[u8]; 3] = [b"fullfilter.", b"partitionedfilter.", b"filter."];
-
-fn format_of(engine: Engine) -> Format {
-    match engine {
-        Engine::LevelDb => Format::LevelDbTable,
-        Engine::Pebble => Format::PebbleTable,
-        _ => Format::RocksDbTable,
-    }
-}
-
-fn of_foreign(report: &mut FileReport, table: &ForeignTable, stated: Option<&StatedComparator>, opened: &Opened) {
-    let properties = table.properties();
-    report.format = format_of(table.engine());
-    // The name in the table takes precedence over a stated one, as in the reader.
-    let stated = stated.map(|stated| (stated.name.as_str(), stated.from));
-    let (comparator, comparator_from) = properties.comparator().map(|name| (name, Origin::Table)).or(stated).unzip();
-    let bounds = match &opened.found.standing {
-        Standing::Live(file) if table.bounds(file).is_some() => Some([&file.smallest, &file.largest]),
-        _ => None,
-    };
-    // Without the sequence number and the type.
-    let [smallest, largest] = [0, 1].map(|end| Some(Key(bounds?[end].split_last_chunk::<8>()?.0.to_vec())));
-    report.contents = Contents {
-        entries: properties.entries(),
-        tombstones: properties.deletions(),
-        range_tombstones: properties.range_deletions(),
-        has_range_tombstones: Some(table.has_range_tombstones()),
-        bounds_from: smallest.is_some().then_some(Origin::Manifest),
-        smallest_key: smallest,
-        largest_key: largest,
-        comparator: comparator.map(str::to_owned),
-        comparator_from,
-        raw_key_bytes: properties.raw_key_bytes().map(Length),
-        raw_value_bytes: properties.raw_value_bytes().map(Length),
-        file_id: None,
-    };
-    report.engine = Some(EngineReport {
-        engine_name: table.engine().name().to_owned(),
-        format_version: Some(table.format_version()).filter(|version| *version > 0),
-        checksum_type: table.checksum_type().name().to_owned(),
-        compression: properties.compression().map(codecs),
-        data_blocks: properties.data_blocks(),
-        data_bytes: properties.data_bytes().map(Length),
-        index_bytes: properties.index_bytes().map(Length),
-    });
-    // It counts besides that of the filter: a sound filter does not make up for damaged properties.
-    if let Err(problem) = table.checked_properties() {
-        report.blame(state_of_error(problem), Some("properties"), in_options(problem));
-    }
-    let info = table.filter_info();
-    report.parts = foreign_parts(table, info.as_ref().err());
-    let json_of = |value| match value {
-        PropertyValue::Number(number) => json!(number),
-        PropertyValue::Text(text) => json!(text),
-        other => json!({ "hex": other.to_string() }),
-    };
-    report.properties = Open(properties.readable().map(|(name, value)| (name, json_of(value))).collect());
-    match info {
-        Ok(info) => report.filters.push(of_info(table, &info, &report.place)),
-        Err(Error::NoFilter) => {}
-        Err(problem) => {
-            let state = state_of_error(&problem);
-            report.filters.push(FilterReport::unknown(FilterPart::Points, 0, state, in_options(&problem)));
-        }
-    }
-}
-
-fn of_info(table: &ForeignTable, info: &FilterInfo, place: &Place) -> FilterReport {
-    let policy = table.properties().filter_policy().filter(|policy| !policy.is_empty());
-    // LevelDB's blocks without keys count as a kind only if there are no other blocks.
-    let counts = |kind: FilterKind| info.kinds.len() == 1 || kind != FilterKind::NoKeys;
-    let kinds: Vec<_> = info.kinds.iter().filter(|(kind, _)| counts(*kind)).map(|(kind, _)| kind.name()).collect();
-    let (state, fallback) = of_bloom(policy, info, place.level).unzip();
-    let is_one = info.blocks == 1 && info.unit == FilterUnit::Table;
-    let blocks = |bytes: u64| (!is_one).then_some(Length(bytes));
-    FilterReport {
-        kind: if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
-        requested: fallback.as_ref().map(|_| FilterKind::Ribbon128.name().to_owned()),
-        fallback,
-        policy: policy.map(str::to_owned),
-        state: state.unwrap_or_default(),
-        keys: info.keys,
-        filter_bytes: Length(info.bytes),
-        bits_per_key: info.bits_per_key().map(Bits),
-        expected_fpr: info.expected_fpr.map(Rate),
-        holds: Some(match &info.coverage {
-            KeyCoverage::WholeKeys => "whole keys".to_owned(),
-            KeyCoverage::Prefixes(extractor) => format!("prefixes by {extractor}, no whole keys"),
-            KeyCoverage::WholeKeysAndPrefixes(extractor) => format!("whole keys, and prefixes by {extractor}"),
-            _ => "unknown".to_owned(),
-        }),
-        unit: Some(match info.unit {
-            FilterUnit::Partition => "a partition".to_owned(),
-            FilterUnit::DataBlocks { bytes } => format!("{} of data blocks", with_unit(bytes)),
-            _ => "the table".to_owned(),
-        }),
-        partitions: (!is_one).then_some(info.blocks as u64),
-        min_partition_bytes: blocks(info.block_bytes.min),
-        mean_partition_bytes: blocks(info.block_bytes.mean),
-        max_partition_bytes: blocks(info.block_bytes.max),
-        shape: open(info.parameters.iter().map(|(name, value)| (*name, number_or_text(value)))),
-        ..FilterReport::default()
-    }
-    // Any key shows whether the filter can answer.
-    .with_problem(State::Unusable, table.try_probe(b"").err().map(|why| in_options(&why)))
-}
-
-/// Returns the footer, the metaindex and the blocks that it names. Opening the table has checked the first two.
-fn foreign_parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartReport> {
-    let has_checksums = table.checksum_type() != ChecksumType::None;
-    let checksum = |is_checked: bool, problem: Option<&Error>| match problem {
-        Some(problem) if state_of_error(problem) >= State::Damaged => problem.to_string(),
-        Some(_) => "not read".to_owned(),
-        _ if is_checked && has_checksums => "sound".to_owned(),
-        _ => "none".to_owned(),
-    };
-    let footer_is_checked = table.engine() != Engine::LevelDb && table.format_version() >= FOOTER_CHECKSUM_VERSION;
-    let opened = |part: &str, is_checked| PartReport {
-        part: part.to_owned(),
-        checksum: Some(checksum(is_checked, None)),
-        ..PartReport::default()
-    };
-    let named = table.named_blocks().map(|(name, handle)| {
-        let state = if FILTER_NAMES.iter().any(|start| name.starts_with(start)) {
-            checksum(true, filter_problem)
-        } else if name.ends_with(b".properties") {
-            checksum(true, table.checked_properties().err())
-        } else {
-            "not read".to_owned()
-        };
-        PartReport {
-            part: String::from_utf8_lossy(name).into_owned(),
-            offset: Some(handle.offset),
-            part_bytes: Some(Length(handle.size)),
-            checksum: Some(state),
-        }
-    });
-    [opened("footer", footer_is_checked), opened("metaindex", true)].into_iter().chain(named).collect()
-}
-
-/// Returns the codecs of data blocks. From format version 7 on, RocksDB stores the name of a compression manager and
-/// the numbers of the codecs in use, two hexadecimal digits each, with a semicolon after both (`CompressionType` has
-/// the numbers).
-fn codecs(stored: &str) -> String {
-    const CODECS: [&str; 8] = ["none", "Snappy", "zlib", "bzip2", "LZ4", "LZ4HC", "Xpress", "ZSTD"];
-    let Some((_, numbers)) = stored.strip_suffix(';').and_then(|stored| stored.split_once(';')) else {
-        return stored.to_owned();
-    };
-    let digits = numbers.as_bytes().chunks(2).map(|digits| str::from_utf8(digits).ok());
-    let number = |digits: Option<&str>| usize::from_str_radix(digits?, 16).ok();
-    let names: Option<Vec<_>> = digits.map(|digits| CODECS.get(number(digits)?).copied()).collect();
-    match names.as_deref() {
-        Some([]) => "none".to_owned(),
-        Some(names) => names.join(", "),
-        None => stored.to_owned(),
-    }
-}
-
-/// Names the parts of keys that a filter holds. It records only tags of its extractors' names: a name is known if the
-/// file around the filter has it, or if it is one of the library's own, for prefixes up to 255 bytes and every byte
-/// that ends one.
-fn holds(has_whole_keys: bool, extractors: impl Iterator<Item = Domain>, names: &[&str]) -> String {
-    let own = || {
-        let bytes = || 0..=u8::MAX;
-        let fixed = bytes().map(|length| format!("fixed-prefix:{length}"));
-        fixed.chain(bytes().map(|byte| format!("prefix-to-byte:{byte:#04x}")))
-    };
-    let parts = extractors.map(|domain| {
-        let mut known = names.iter().map(|name| (*name).to_owned()).chain(own());
-        match known.find(|name| Domain::new(name).tag() == domain.tag()) {
-            Some(name) => format!("parts by {name}"),
-            None => format!("parts by an extractor of unknown name (tag {:#018x})", domain.tag()),
-        }
-    });
-    let whole = has_whole_keys.then(|| "whole keys".to_owned());
-    whole.into_iter().chain(parts).collect::<Vec<_>>().join(", ")
-}
-
-fn number_or_text(text: &String) -> Value {
-    text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
-}
-
-fn open<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Open {
-    Open(values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -690,20 +313,6 @@ mod tests {
         match open_to_probe(&found, &context) {
             Ok(opened) => describe(&opened, &context),
             Err(problem) => describe_problem(&found, &problem, &context),
-        }
-    }
-
-    #[test]
-    fn codecs_are_named_and_what_is_not_known_is_shown_as_stored() {
-        for (stored, shown) in [
-            ("NoCompression", "NoCompression"),
-            (";;", "none"),
-            ("BuiltinV2;04;", "LZ4"),
-            ("BuiltinV2;0107;", "Snappy, ZSTD"),
-            ("Mine;81;", "Mine;81;"),
-            ("Mine;\u{e9};", "Mine;\u{e9};"),
-        ] {
-            assert_eq!(codecs(stored), shown);
         }
     }
 
