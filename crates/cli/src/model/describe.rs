@@ -206,9 +206,9 @@ fn own_filters(table: &Table, path: &Path) -> Vec<FilterReport> {
     };
     let partitions = Partitions::of_table(table, path);
     let filters = of_sections(metadata, Role::Table, read, partitions.as_ref());
-    let with_policy = |filter: FilterReport| match filter.is_of_ranges() {
-        true => filter,
-        false => FilterReport { policy: table.properties().filter_policy.clone(), ..filter },
+    let with_policy = |filter: FilterReport| {
+        let policy = table.properties().filter_policy.clone().filter(|_| !filter.is_of_ranges());
+        FilterReport { policy, ..filter }
     };
     filters.into_iter().map(|filter| with_problem_of(table, with_policy(filter))).collect()
 }

@@ -97,7 +97,7 @@ fn own_tables(place: &Place) -> Vec<Case> {
         (format!("{stale}.filter"), "stale", None, "of another table, or of an earlier table of this name", 1),
         (with_sidecar(place, "a", |b| b[100] ^= 1), "damaged", Some("sidecar"), "; the table's own filter is used", 1),
         // With a matching checksum, it would be version 3.
-        (with_sidecar(place, "b", flip_version), "damaged", Some("sidecar"), "sidecar is damaged", 1),
+        (with_sidecar(place, "b", |b| flip_version(b)), "damaged", Some("sidecar"), "sidecar is damaged", 1),
         (with_sidecar(place, "c", |b| b.truncate(500)), "damaged", Some("sidecar"), "magic bytes of a sidecar", 1),
     ]
 }
@@ -109,7 +109,7 @@ fn few_keys(place: &Place, name: &str, options: &[&str]) -> String {
     format!("{out}/000001.sst")
 }
 
-fn flip_version(sidecar: &mut Vec<u8>) {
+fn flip_version(sidecar: &mut [u8]) {
     let at = sidecar.len() - 7;
     sidecar[at] ^= 2;
 }
@@ -162,7 +162,7 @@ fn each_file_has_the_state_of_its_worst_part_and_says_why() {
         match reasons.iter().find(is_meant) {
             None => assert!(words.is_empty() && reasons.is_empty(), "{path}: '{words}' in {report}"),
             Some(reason) => {
-                assert_eq!((reason["state"].as_str(), reason["part"].as_str()), (Some(state), of), "{path}")
+                assert_eq!((reason["state"].as_str(), reason["part"].as_str()), (Some(state), of), "{path}");
             }
         }
         // A terminal shows the same.
