@@ -134,7 +134,7 @@ fn a_rebuild_that_is_told_to_end_leaves_whole_sidecars_and_nothing_else() {
     rebuild.signal(Signal::SIGINT);
     let (ended, stderr) = rebuild.end();
     assert_eq!(ended, Some(130), "{stderr}");
-    assert!(stderr.starts_with("interrupted"), "{stderr}");
+    assert!(stderr.starts_with("interrupted; ") && stderr.ends_with(" rebuilt\n"), "{stderr}");
     run(&["verify", &out]).expect_code(0);
     let sidecars = names(&out).into_iter().filter(|name| !names_before.contains(name));
     let others: Vec<_> = sidecars.filter(|name| !name.ends_with(".sst.filter")).collect();
