@@ -12,12 +12,12 @@ use crate::commands::filter::FilterCommandArgs;
 use crate::commands::get::GetArgs;
 use crate::commands::inspect::InspectArgs;
 use crate::commands::map::MapCommand;
+use crate::commands::probe::ProbeArgs;
 use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
 use crate::file::key_list::KeysFormat;
-use crate::probe::ProbeArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:

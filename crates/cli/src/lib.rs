@@ -1,26 +1,14 @@
 //! The command line as a library: everything that the program `sstfilter` does, except exiting its process.
 
 mod args;
-mod build;
 mod commands;
 #[cfg(test)]
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
-#[allow(dead_code, reason = "the commands move to it one by one")]
 mod file;
-mod files;
-mod left_out;
-mod map;
 mod measure;
-#[allow(dead_code, reason = "the commands move to it one by one")]
 mod model;
-mod opened;
-mod output;
-mod partitions;
-mod parts;
 mod print;
-mod probe;
-mod ranges;
 mod system;
 mod words;
 
@@ -36,17 +24,10 @@ use commands::advise::AdviseCommand;
 use commands::map::MapCommand;
 use file::open::Context as FileContext;
 pub use file::problem::explained;
-use opened::{Manifests, Reading};
-use output::shell_word;
 pub use print::Outcome;
 use print::{CANNOT_WRITE, Output, Report};
 pub use system::interrupt::{Interrupted, end_in_order};
-// Until each command has moved.
-pub(crate) use {
-    file::key_list as lines,
-    system::{input, progress},
-    words::{group as groups, units},
-};
+use words::escape::shell_word;
 
 /// The commands whose results are records, with the records.
 const REPORTS: &[Report] = &[
@@ -59,6 +40,7 @@ const REPORTS: &[Report] = &[
     ("compare --range-length", &commands::compare::ranges::RangeComparison::SCHEMA),
     ("demo", &commands::demo::run::DemoReport::SCHEMA),
     ("map build", &commands::map::target::WrittenMap::SCHEMA),
+    ("probe", &commands::probe::ProbeReport::SCHEMA),
     ("report", &commands::report::StoreReport::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),
     ("get", &commands::get::GetReport::SCHEMA),
@@ -110,18 +92,9 @@ impl Cli {
 /// Returns the reason why the command could not run.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(system::secret::hasher_from).transpose()?;
-    let (secret, format) = (secret.as_ref(), cli.keys_format);
-    let manifests = Manifests::default();
-    let reading = Reading {
-        secret,
-        comparator: cli.comparator.as_deref(),
-        range_prefix: cli.range_prefix,
-        manifests: &manifests,
-        unchecked_filters: cli.unchecked_filters,
-        progress: None,
-    };
+    let format = cli.keys_format;
     let context = FileContext {
-        secret: secret.cloned(),
+        secret,
         comparator: cli.comparator.clone(),
         range_prefix: cli.range_prefix,
         unchecked_filters: cli.unchecked_filters,
@@ -134,10 +107,9 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
         Command::Rebuild(args) => output.print(commands::rebuild::run(args, &context)?),
         Command::Get(args) => commands::get::run(args, format, &context, &mut output),
-        Command::Probe(args) => probe::run(args, format, reading, &mut output),
+        Command::Probe(args) => commands::probe::run(args, format, &context, &mut output),
         Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
         Command::Map(MapCommand::Merge(args)) => output.print(commands::map::merge::run(args, &context)?),
-        Command::Map(MapCommand::Old(command)) => map::run(command, format, reading, &mut output),
         Command::Filter(args) => commands::filter::run(args, format, &context, &mut output),
         Command::Inspect(args) => output.print(commands::inspect::run(args, format, &context)?),
         Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),

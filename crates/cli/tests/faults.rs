@@ -484,7 +484,7 @@ fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
         let keys = place.text("keys.tsv");
         let probed = run(&["probe", &out, "--keys", &keys]).expect_code(2);
         assert!(
-            probed.stdout.contains(&table) && probed.stdout.contains("keys certainly in no table: 0"),
+            probed.stdout.contains(&table) && probed.stdout.contains("without candidates               0"),
             "{}",
             probed.stdout
         );

@@ -5,12 +5,13 @@ pub(crate) mod build;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;
-#[allow(dead_code, reason = "the commands that have the options move here one by one")]
 pub(crate) mod filter;
 pub(crate) mod get;
 pub(crate) mod inspect;
+pub(crate) mod listing;
 pub(crate) mod map;
 pub(crate) mod options;
+pub(crate) mod probe;
 pub(crate) mod rebuild;
 pub(crate) mod report;
 pub(crate) mod verify;

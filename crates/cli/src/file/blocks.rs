@@ -335,10 +335,6 @@ impl RangeBlock {
         Ok(Self { info: RangeInfo::of_block(&data)?, data })
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.data
-    }
-
     /// Compares the payload with its checksum, which needs neither hasher nor extractor.
     pub(crate) fn verify(&self) -> Result<(), BlockError> {
         let payload = usize::try_from(self.info.payload_bytes).ok().and_then(|bytes| self.data.get(..bytes));

@@ -134,11 +134,7 @@ impl Positions {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        let (range, listed) = match self {
-            Self::First(number) => (0..*number, &[][..]),
-            Self::Listed(listed) => (0..0, &listed[..]),
-        };
-        range.chain(listed.iter().copied())
+        self.between(0, u32::MAX)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -155,8 +151,27 @@ impl Positions {
         }
     }
 
-    pub(crate) fn filtered(&self, is_taken: impl FnMut(&u32) -> bool) -> Self {
-        Self::Listed(self.iter().filter(is_taken).collect())
+    /// Returns those from `start` to `end` (exclusive).
+    pub(crate) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = u32> {
+        let (range, listed) = match self {
+            Self::First(number) => (start..end.min(*number), &[][..]),
+            Self::Listed(listed) => {
+                let index = |bound| listed.partition_point(|&position| position < bound);
+                (0..0, &listed[index(start)..index(end)])
+            }
+        };
+        range.chain(listed.iter().copied())
+    }
+
+    pub(crate) fn filtered(&self, mut is_taken: impl FnMut(&u32) -> bool) -> Self {
+        let mut taken = Vec::new();
+        // Not `filter`: a chain of iterators is slow from the outside.
+        self.iter().for_each(|position| {
+            if is_taken(&position) {
+                taken.push(position);
+            }
+        });
+        if taken.len() as u64 == self.count() { self.clone() } else { Self::Listed(taken) }
     }
 
     /// Returns those that are also in `others`.
@@ -170,6 +185,14 @@ impl Positions {
     /// Returns those that are not in `others`.
     pub(crate) fn without(&self, others: &Self) -> Self {
         self.filtered_by(others, false)
+    }
+
+    /// Returns those in either.
+    pub(crate) fn and(&self, others: &Self) -> Self {
+        let mut both: Vec<_> = self.iter().chain(others.iter()).collect();
+        both.sort_unstable();
+        both.dedup();
+        Self::Listed(both)
     }
 
     fn filtered_by(&self, others: &Self, is_in_both: bool) -> Self {

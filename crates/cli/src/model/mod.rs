@@ -12,6 +12,7 @@ pub(crate) mod filters;
 pub(crate) mod group;
 pub(crate) mod judge;
 pub(crate) mod keys;
+pub(crate) mod lookup;
 pub(crate) mod probe;
 pub(crate) mod verify;
 pub(crate) mod verify_map;

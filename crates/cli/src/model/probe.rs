@@ -4,11 +4,12 @@
 use sstfilter::{BlockError, FilterBlock, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
 use sstfilter_interop::{Error, FilterInfo, FilterKind};
 use sstfilter_range::{RangeInfo, RangeMap};
-use sstfilter_store::FilterPart;
+use sstfilter_store::{FilterPart, FilterProblem};
 use sstfilter_table::Table;
 
 use super::batch::{Ends, KeyBatch, Positions};
 use super::bounds::Bounds;
+use super::lookup::Said;
 use crate::file::blocks::{Container, Layers, Partitions, RangeBlock, Sidecar, hasher_of};
 use crate::file::names::table_of_sidecar;
 use crate::file::open::{Body, Context, ForeignTable, Opened, open_table};
@@ -17,10 +18,14 @@ use crate::print::words;
 use crate::words::units::counted;
 
 words! {
-    /// Why a lookup must read a file.
+    /// Why a lookup must read a file, or need not.
     pub(crate) enum Because {
-        /// its filter says "may contain"
+        /// what its filter says
         Filter = "filter",
+        /// its smallest and largest key
+        Bounds = "bounds",
+        /// what a map that covers it says
+        Map = "map",
         /// it has no filter
         NoFilter = "no filter",
         /// its filter cannot be used
@@ -29,22 +34,13 @@ words! {
         NotCovered = "not covered",
         /// its range tombstones may delete the key from older tables
         RangeTombstones = "range tombstones",
-        /// a map names it, and the file was not passed
-        Map = "map",
-        /// no map knows, and the file was not passed
+        /// all maps that cover it are damaged there, do not know, or contradict each other
         MapUnknown = "map unknown",
     }
-
-    /// What shows that a lookup need not read a file.
-    pub(crate) enum SkippedBy {
-        /// its smallest and largest key
-        Bounds = "bounds",
-        /// a map that covers it
-        Map = "map",
-        /// its filter
-        Filter = "filter",
-    }
 }
+
+/// The kind of what answers for a file that was not passed.
+const MAP: &str = "map";
 
 /// Why a filter is not probed. The library's message names its functions.
 const NO_WHOLE_KEYS: &str = "its filter holds only parts of keys, and this program does not have their extractor";
@@ -64,7 +60,6 @@ pub(crate) struct FileProbe {
     pub(crate) problem: Option<String>,
     /// Why the table's own filter was probed and not its sidecar; of a sidecar, why readers ignore it.
     pub(crate) sidecar_problem: Option<String>,
-    pub(crate) has_bounds: bool,
     pub(crate) has_range_tombstones: bool,
     /// Those in the bounds of the file.
     pub(crate) in_range: Positions,
@@ -82,6 +77,19 @@ impl FileProbe {
         probe
     }
 
+    /// Returns a file without bounds and filter, about which maps say this; `None` if none covers it.
+    pub(crate) fn of_map(said: Option<Said>, all: Positions) -> Self {
+        let mut probe = Self { in_range: all.clone(), in_maps: all, ..Self::default() };
+        let Some(Said { maybe, unknown, expected_fpr }) = said else {
+            probe.without_filter("filter");
+            return probe;
+        };
+        (probe.kind, probe.expected_fpr) = (MAP.to_owned(), Some(expected_fpr));
+        probe.add(Because::Map, maybe.without(&unknown));
+        probe.add(Because::MapUnknown, unknown);
+        probe
+    }
+
     /// Returns the number of keys for which the file must be read for this reason.
     pub(crate) fn count(&self, because: Because) -> u64 {
         let of_reason = self.candidates.iter().filter(|(reason, _)| *reason == because);
@@ -93,29 +101,41 @@ impl FileProbe {
         self.candidates.iter().map(|(_, positions)| positions.count()).sum()
     }
 
-    /// Returns the number of keys that the filter was probed for.
+    /// Returns the number of keys that the filter was probed for, or the map of a file that has none.
     pub(crate) fn probes(&self) -> u64 {
-        let not_probed = [Because::NoFilter, Because::UnusableFilter, Because::NotCovered];
-        self.in_maps.count() - not_probed.into_iter().map(|because| self.count(because)).sum::<u64>()
+        let has_no_answer = [Because::NoFilter, Because::UnusableFilter, Because::NotCovered, Because::MapUnknown];
+        self.in_maps.count() - has_no_answer.into_iter().map(|because| self.count(because)).sum::<u64>()
     }
 
-    /// Returns the number of probes that the filter answered with "may contain".
+    /// Returns the number of probes that were answered with "may contain".
     pub(crate) fn positives(&self) -> u64 {
-        self.count(Because::Filter)
+        self.count(Because::Filter) + self.count(Because::Map)
     }
 
-    /// Returns why the file must be read for a key, or what shows that it need not.
-    pub(crate) fn answer(&self, position: u32) -> Result<Because, SkippedBy> {
+    /// Returns the number of keys for which the file is expected to be read if all are absent; `None` if the rate of its
+    /// filter is unknown.
+    pub(crate) fn expected_candidates(&self) -> Option<f64> {
+        let (probes, unprobed) = (self.probes() as f64, self.in_maps.count() - self.probes());
+        let rate = if probes > 0.0 { self.expected_fpr? } else { 0.0 };
+        Some(if self.has_range_tombstones { self.in_range.count() as f64 } else { unprobed as f64 + rate * probes })
+    }
+
+    /// Returns why the file must be read for a key; `None` if it need not.
+    pub(crate) fn candidate(&self, position: u32) -> Option<Because> {
         let candidate = self.candidates.iter().find(|(_, positions)| positions.hold(position));
-        match candidate {
-            Some((because, _)) => Ok(*because),
-            None if !self.in_range.hold(position) => Err(SkippedBy::Bounds),
-            None if !self.in_maps.hold(position) => Err(SkippedBy::Map),
-            None => Err(SkippedBy::Filter),
+        candidate.map(|(because, _)| *because)
+    }
+
+    /// Returns what shows that the file need not be read for a key.
+    pub(crate) fn skipped_by(&self, position: u32) -> Because {
+        match position {
+            _ if !self.in_range.hold(position) => Because::Bounds,
+            _ if self.kind == MAP || !self.in_maps.hold(position) => Because::Map,
+            _ => Because::Filter,
         }
     }
 
-    fn add(&mut self, because: Because, positions: Positions) {
+    pub(crate) fn add(&mut self, because: Because, positions: Positions) {
         if positions.count() > 0 {
             self.candidates.push((because, positions));
         }
@@ -168,7 +188,7 @@ pub(crate) fn probe_mapped(
         false => keys.all(),
     };
     let mapped = in_maps.map_or_else(|| in_range.clone(), |in_maps| in_range.within(in_maps));
-    let mut probe = FileProbe { has_bounds: bounds.are_known(), in_range, in_maps: mapped, ..FileProbe::default() };
+    let mut probe = FileProbe { in_range, in_maps: mapped, ..FileProbe::default() };
     probe.run(opened, keys, context);
     probe
 }
@@ -277,7 +297,11 @@ impl FileProbe {
         }
         (self.kind, self.expected_fpr) = (partitions.kinds(), Some(partitions.expected_fpr()));
         if let Some((number, problem)) = partitions.problems().next() {
-            self.note(partitions.state(), format!("partition {number} of its filter: {problem}"));
+            let problem = match problem {
+                FilterProblem::PartitionChecksum { .. } => problem.to_string(),
+                _ => format!("partition {number} of a filter: {problem}"),
+            };
+            self.note(partitions.state(), problem);
         }
         self.add(Because::Filter, Positions::Listed(positives));
         self.add(Because::UnusableFilter, Positions::Listed(unanswered));
@@ -402,17 +426,13 @@ pub(crate) fn probe_ranges(opened: &Opened, ranges: &[Ends], context: &Context) 
     let bounds = Bounds::of(opened);
     let meets = |ends: &Ends| bounds.meet(&ends.lower, &ends.upper);
     let in_range = Positions::all(ranges.len()).filtered(|position| meets(&ranges[*position as usize]));
-    let mut probe =
-        FileProbe { has_bounds: bounds.are_known(), in_maps: in_range.clone(), in_range, ..FileProbe::default() };
+    let mut probe = FileProbe { in_maps: in_range.clone(), in_range, ..FileProbe::default() };
     match &opened.body {
         Body::Table(table) => {
             let filters = table.filters();
             probe.entries = Some(table.properties().entries);
-            match (filters.range_problem(), filters.range_filter()) {
-                (Some(problem), _) => {
-                    let state = if problem.is_foreign() { State::Unusable } else { State::Damaged };
-                    probe.refuse(state, in_options(&problem));
-                }
+            match (table.range_filter_problem(), filters.range_filter()) {
+                (Some(problem), _) => probe.refuse(state_of_filter(&problem), in_options(&problem)),
                 (None, Some(filter)) => {
                     probe.use_ranges(&filter.info(), ranges, |range| filters.may_contain_range(range));
                 }

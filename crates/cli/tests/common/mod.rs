@@ -48,6 +48,11 @@ pub fn run(arguments: &[&str]) -> Run {
     Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
 }
 
+/// Returns the first group of `probe --json` with these arguments.
+pub fn probed(arguments: &[&str], code: i32) -> serde_json::Value {
+    run(&[&["probe", "--json"], arguments].concat()).expect_code(code).json()["groups"][0].clone()
+}
+
 /// Runs the program with `input` as its standard input.
 pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
     let mut child =

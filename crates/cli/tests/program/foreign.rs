@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, inspected, part, run, write_manifest};
+use crate::common::{Place, flip, inspected, part, probed, run, write_manifest};
 use crate::effort;
 
 const FIXTURES: &str = "../interop/fixtures";
@@ -64,7 +64,7 @@ fn no_stored_key_is_absent_from_its_table() {
     let step = effort::sample(3);
     for (path, fixture) in fixtures().into_iter().filter(|(_, fixture)| is_decimal(fixture)).step_by(step) {
         let stored = place.write("stored", &decimal_keys(&fixture)[0]);
-        let lost = run(&["probe", &path, "--keys", &stored, "--only-absent"]).expect_code(0).stdout;
+        let lost = run(&["probe", &path, "--keys", &stored, "--list", "absent"]).expect_code(0).stdout;
         assert_eq!(lost, "", "{path}: keys that it has are said to be absent");
     }
 }
@@ -80,9 +80,9 @@ fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
     flip(&table, filter_offset + 9);
     let found = run(&["verify", &table]).expect_code(1).stdout;
     assert!(found.contains(&format!("filter at {filter_offset} is damaged")) && found.contains("1 damaged"), "{found}");
-    let lost = run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1);
+    let lost = run(&["probe", &table, "--keys", &stored, "--list", "absent"]).expect_code(1);
     assert_eq!(lost.stdout, "", "keys are said to be absent by a damaged filter");
-    assert!(lost.stderr.contains("positive for every key: filter at"), "{}", lost.stderr);
+    assert!(lost.stderr.contains("may contain every key: filter at"), "{}", lost.stderr);
 
     for offset in (0..sound.len()).step_by(sound.len() / 40) {
         fs::write(&table, &sound).unwrap();
@@ -95,7 +95,7 @@ fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
     for length in [0, 1, 8, 53, sound.len() / 2, sound.len() - 1] {
         fs::write(&table, &sound[..length]).unwrap();
         run(&["verify", &table]).expect_code(1);
-        assert_eq!(run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1).stdout, "");
+        assert_eq!(run(&["probe", &table, "--keys", &stored, "--list", "absent"]).expect_code(1).stdout, "");
     }
 }
 
@@ -109,9 +109,7 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
     fs::write(format!("{out}/notes"), "no table").unwrap();
     let verified = run(&["verify", &out]).expect_code(0).stdout;
     assert!(verified.contains("3 sound, 0 damaged") && verified.contains("notes: skipped"), "{verified}");
-    let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
-    let formats: Vec<_> = probed["per_table"].as_array().unwrap().iter().map(|table| &table["format"]).collect();
-    assert_eq!(formats, ["table", "RocksDB table", "LevelDB table"]);
+    assert_eq!(probed(&[&out, "--keys", &place.text("keys.tsv")], 0)["probed_files"], 3);
     run(&["get", &out, "key0001"]).expect_code(0);
     fs::copy(format!("{out}/a.dat"), format!("{out}/000009.sst")).unwrap();
     run(&["get", &out, "key0001"]).expect_error("000009.sst: expected a table of sstfilter, got one of RocksDB");
@@ -130,8 +128,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     let table = place.text("000007.ldb");
     fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
     let keys = place.write("keys", "00000000!\n");
-    let absent =
-        || run(&["probe", "--json", "--keys", &keys, &table]).expect_code(0).json()["keys_touching_none"].clone();
+    let absent = || probed(&["--keys", &keys, &table], 0)["without_candidates"].clone();
     assert_eq!(absent(), 1, "all keys of the table are in bytewise order");
     assert_eq!(absent_of_comparator(&table, &keys, "idb_cmp1"), 0, "the user knows better than the keys");
     let order = |options: &[&str]| {
@@ -168,7 +165,7 @@ fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
     fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
     flip(&table, part(&table, "filter.").0 + 9);
     let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
-    assert!(probed.contains("positive for every key: filter at"), "{probed}");
+    assert!(probed.contains("may contain every key: filter at"), "{probed}");
     for command in ["inspect", "verify"] {
         let said = run(&[command, &table]).expect_code(1).stdout;
         assert!(said.contains("filter at") && said.contains("is damaged"), "{command}: {said}");
@@ -184,13 +181,13 @@ fn the_sound_partitions_of_a_damaged_filter_are_probed() {
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
     let table = place.text("000007.sst");
     fs::copy(&source, &table).unwrap();
-    let whole = run(&["probe", "--json", "--keys", &absent, &table]).expect_code(0).json();
+    let absent_ones = |code| probed(&["--keys", &absent, &table], code)["without_candidates"].as_u64().unwrap();
+    let before = absent_ones(0);
     damage_partition(&table);
-    let probed = run(&["probe", "--json", "--keys", &absent, &table]).expect_code(1).json();
-    let [before, after] = [&whole, &probed].map(|report| report["keys_touching_none"].as_u64().unwrap());
-    assert!(after > 0 && after < before, "{after} of {before}: {}", probed["per_table"][0]);
-    let lost = run(&["probe", "--keys", &stored, "--only-absent", &table]).expect_code(1);
-    assert!(lost.stdout.is_empty() && lost.stderr.contains("positive for the keys of some parts: filter partition"));
+    let after = absent_ones(1);
+    assert!(after > 0 && after < before, "{after} of {before}");
+    let lost = run(&["probe", "--keys", &stored, "--list", "absent", &table]).expect_code(1);
+    assert!(lost.stdout.is_empty() && lost.stderr.contains("may contain the keys of some parts: filter partition"));
 }
 
 /// Flips a bit of some partition of the table's filter.
@@ -207,18 +204,17 @@ fn damage_partition(table: &str) {
 #[test]
 fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
     let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
-    let (place, remark) = (Place::new(), "has range tombstones: read it whatever its filter answers");
+    let (place, remark) = (Place::new(), "has range tombstones: a lookup of any key in its bounds must read it");
+    // Without a manifest, its bounds are unknown.
     let keys = place.write("keys", "no such key\n");
-    let report = run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout;
-    assert!(report.contains(remark) && report.contains("keys certainly in no table"), "{report}");
-    assert!(run(&["probe", "--keys", &keys, "--only-absent", &table]).expect_code(0).stderr.contains(remark));
-    let json = run(&["probe", "--keys", &keys, "--json", &table]).expect_code(0).json();
-    assert_eq!(json["per_table"][0]["has_range_tombstones"], true);
+    assert!(run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout.contains(remark));
+    let listed = run(&["probe", "--keys", &keys, "--list", "all", &table]).expect_code(0);
+    assert_eq!(listed.stdout, "no such key\t1\t11.8-range-tombstones.sst\trange tombstones\n");
+    assert!(listed.stderr.contains(remark), "{}", listed.stderr);
 }
 
 fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
-    let probe = ["probe", "--json", "--keys", keys, table, "--comparator", comparator];
-    run(&probe).expect_code(0).json()["keys_touching_none"].clone()
+    probed(&["--keys", keys, table, "--comparator", comparator], 0)["without_candidates"].clone()
 }
 
 /// Pebble's tables name the default comparer, but not how it splits keys.
@@ -230,7 +226,7 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
     let advice = "pass it with --comparator";
     let silent = run(&["probe", &table, "--keys", &absent]).expect_code(0).stdout;
-    assert!(silent.contains("positive for every key") && silent.contains(advice), "{silent}");
+    assert!(silent.contains("may contain every key") && silent.contains(advice), "{silent}");
     assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
     assert_eq!(inspected(&[&table, "--comparator", "leveldb.BytewiseComparator"], 0)["state"], "ok");
     let found = absent_of_comparator(&table, &absent, "leveldb.BytewiseComparator");
@@ -250,37 +246,25 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
     let bytes = fs::metadata(&table).unwrap().len();
     let stored = place.write("stored", &stored);
     let outside = place.write("outside", format!("!\n{largest}!\n"));
-    let touching_none = |keys: &str, more: &[&str]| {
-        run(&[&["probe", "--json", &table, "--keys", keys], more].concat()).expect_code(0).json()["keys_touching_none"]
-            .clone()
-    };
-    assert_eq!(touching_none(&outside, &[]), 0, "nothing tells its ends, and it has no filter");
+    let touching_none = |keys: &str| probed(&[&table, "--keys", keys], 0)["without_candidates"].clone();
+    assert_eq!(touching_none(&outside), 0, "nothing tells its ends, and it has no filter");
     write_manifest(&place, "", &[(7, 1, bytes, [smallest, largest])]);
-    assert_eq!(touching_none(&outside, &[]), 2);
-    assert_eq!(touching_none(&stored, &[]), 0);
-    assert_eq!(touching_none(&outside, &["--filters-only"]), 0);
+    assert_eq!(touching_none(&outside), 2);
+    assert_eq!(touching_none(&stored), 0);
     let range = |lower: &str, upper: &str| {
         let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
-        found["per_table"][0].clone()
+        let answer = |field: &str| found["lookups"][0][field].as_str().unwrap().to_owned();
+        [answer("answer"), answer("because")]
     };
-    assert_eq!(
-        (&range("!", smallest)["may_contain_range"], &range("!", smallest)["problem"]),
-        (&false.into(), &Value::Null)
-    );
-    assert_eq!(range("!", &format!("{smallest}!"))["may_contain_range"], true);
-    assert_eq!(range(&format!("{largest}!"), "~")["may_contain_range"], false);
-    assert_eq!(range(largest, "~")["may_contain_range"], true);
-    assert_eq!(
-        (&range(largest, "~")["skipped_by"], &range("!", smallest)["skipped_by"]),
-        (&Value::Null, &"keys".into())
-    );
     // The output must not look as if a range filter had answered.
-    let page = run(&["probe", &table, "--range", "!", smallest]).expect_code(0).stdout;
-    assert!(page.contains("none   absent, by its smallest and largest key"), "{page}");
+    assert_eq!(range("!", smallest), ["skip", "bounds"]);
+    assert_eq!(range("!", &format!("{smallest}!")), ["read", "no filter"]);
+    assert_eq!(range(&format!("{largest}!"), "~"), ["skip", "bounds"]);
+    assert_eq!(range(largest, "~"), ["read", "no filter"]);
     // Another table with this number, and a table that the manifest does not contain.
     for (number, bytes) in [(7, bytes + 1), (8, bytes)] {
         write_manifest(&place, "", &[(number, 1, bytes, [smallest, largest])]);
-        assert_eq!(touching_none(&outside, &[]), 0);
+        assert_eq!(touching_none(&outside), 0);
     }
 }
 
@@ -290,18 +274,11 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     let place = Place::new();
     let keys = place.write("words", "apple\nbanana\n");
     let table = format!("{FIXTURES}/pebble/v4-cockroach.sst");
-    let json = run(&["probe", "--json", &table, "--keys", &keys]).expect_code(0).json();
-    let file = &json["per_table"][0];
-    assert_eq!(
-        (&file["keys_not_probed"], &file["positives"], &file["observed_rate"]),
-        (&2.into(), &0.into(), &Value::Null)
-    );
-    assert_eq!(
-        (&json["keys_touching_none"], &json["mean_tables_per_key"], &json["not_probed"]),
-        (&0.into(), &1.0.into(), &2.into())
-    );
-    let page = run(&["probe", &table, "--keys", &keys]).expect_code(0).stdout;
-    assert!(page.contains("may also contain 2 keys that its filter was not probed for"), "{page}");
+    let file = &probed(&[&table, "--keys", &keys], 0)["per_file"][0];
+    assert_eq!((&file["read_for"], &file["probes"], &file["observed_fpr"]), (&2.into(), &0.into(), &Value::Null));
+    let listed = run(&["probe", &table, "--keys", &keys, "--list", "all"]).expect_code(0);
+    assert!(listed.stdout.starts_with("apple\t1\tv4-cockroach.sst\tnot covered\n"), "{}", listed.stdout);
+    assert!(listed.stderr.contains("its filter holds no part of some keys"), "{}", listed.stderr);
 }
 
 #[test]
@@ -313,12 +290,8 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
     let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
     assert!(refused.stdout.contains("--unchecked-filters uses it anyway"), "{}", refused.stdout);
-    assert!(!refused.stderr.contains("million probes"), "no filter was probed: {}", refused.stderr);
-    let used = ["--json", "--unchecked-filters", "--filters-only"];
-    let positives = |keys: &str| {
-        let report = run(&[&["probe", &table, "--keys", keys], &used[..]].concat()).expect_code(0).json();
-        report["per_table"][0]["positives"].clone()
-    };
+    let positives =
+        |keys: &str| probed(&[&table, "--keys", keys, "--unchecked-filters"], 0)["per_file"][0]["read_for"].clone();
     assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
     let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(3).json();
     assert_eq!(verified["files"][0]["keys_compared"], fixture["count"]);
@@ -341,9 +314,9 @@ fn filters_under_other_names_of_policies_are_used_and_advice_on_others_can_be_fo
         let table = format!("../interop/fixtures/{name}");
         let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
         assert!(verified["files"][0]["keys_compared"].as_u64() > Some(500), "{name}: {verified}");
-        let probe = ["probe", &table, "--keys", &keys, "--filters-only", "--json"];
-        let probed = run(&probe).expect_code(0).json();
-        assert!(probed["keys_touching_none"].as_u64() > Some(3) && probed["unusable_filters"] == 0, "{name}: {probed}");
+        let probed = probed(&[&table, "--keys", &keys], 0);
+        let is_usable = probed["per_file"][0]["reason"].is_null();
+        assert!(probed["without_candidates"].as_u64() > Some(3) && is_usable, "{name}: {probed}");
     }
     let report =
         run(&["report", "../interop/fixtures/rocksdb/11.8-order-own-order.sst", "--json"]).expect_code(0).json();

@@ -196,7 +196,8 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         let (directory, table, missing) = (directory.as_os_str(), named(".sst"), named("missing"));
         let [table, missing, keys] = [table.as_os_str(), missing.as_os_str(), keys.as_ref()];
         let options = |words: &'static [&'static str]| words.iter().map(OsStr::new).collect::<Vec<_>>();
-        let per_key = [&options(&["probe"])[..], &[directory], &options(&["--per-key", "--keys"]), &[keys]].concat();
+        let per_key =
+            [&options(&["probe"])[..], &[directory], &options(&["--list", "all", "--keys"]), &[keys]].concat();
         let page = place.path("page");
         let commands: [Vec<&OsStr>; 13] = [
             vec!["report".as_ref(), directory, "--out".as_ref(), page.as_os_str()],
@@ -230,7 +231,7 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         let listed = program().args(per_key).output().unwrap().stdout;
         let listed = String::from_utf8(listed).unwrap();
         let columns: Vec<_> = listed.trim_end().split('\t').collect();
-        assert!(listed.lines().count() == 1 && columns.len() == 3 && columns[2].contains(shown), "{listed:?}");
+        assert!(listed.lines().count() == 1 && columns.len() == 4 && columns[2].contains(shown), "{listed:?}");
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use sstfilter::{BitsPerKey, BuildContext, FileId, FixedPolicy, KeyHasher, Sizing};
 use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 
-use crate::common::{Place, flip, inspected, lines, part, run};
+use crate::common::{Place, flip, inspected, lines, part, probed, run};
 
 const KEYS: usize = 20_000;
 
@@ -35,14 +35,14 @@ fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
     let place = Place::new();
     for cut in ["key", "hash"] {
         let table = table(&place, &["--policy", "bloom", "--partitions", &format!("1Ki:{cut}"), "--overwrite"]);
-        let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(0).json();
-        let file = &probed["per_table"][0];
-        assert_eq!(probed["unusable_filters"], 0, "{probed}");
-        let (observed, expected) = (number(&file["observed_rate"]), number(&file["expected_rate"]));
+        let found = probed(&[&table, "--keys", &absent(&place)], 0);
+        let file = &found["per_file"][0];
+        assert!(file["reason"].is_null(), "{file}");
+        let (observed, expected) = (number(&file["observed_fpr"]), number(&file["expected_fpr"]));
         assert!(expected > 0.004 && (observed / expected - 1.0).abs() < 0.4, "{file}");
-        assert!(file["filter"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
-        let probed = run(&["probe", &table, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
-        assert_eq!(probed["per_table"][0]["positives"], KEYS, "no stored key is absent");
+        assert!(file["kind"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
+        let found = probed(&[&table, "--keys", &place.text("keys.tsv")], 0);
+        assert_eq!(found["per_file"][0]["read_for"], KEYS, "no stored key is absent");
     }
 }
 
@@ -67,10 +67,11 @@ fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
     let shown = inspected(&[&table], 1);
     let (before, after) = (&sound["filters"][0]["expected_fpr"], &shown["filters"][0]["expected_fpr"]);
     assert!((0.02..0.07).contains(&(number(after) - number(before))), "one partition of some thirty: {shown}");
-    let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(1).json();
-    let file = &probed["per_table"][0];
-    assert!((number(&file["observed_rate"]) / number(after) - 1.0).abs() < 0.4, "{file}");
-    assert!(file["problem"].as_str().unwrap().contains("partition 0"), "{file}");
+    let found = probed(&[&table, "--keys", &absent(&place)], 1);
+    let file = &found["per_file"][0];
+    let read = number(&file["read_for"]) / number(&file["in_bounds"]);
+    assert!((read / number(after) - 1.0).abs() < 0.4, "{file}");
+    assert!(file["reason"].as_str().unwrap().contains("partition 0"), "{file}");
     run(&["verify", &table]).expect_code(1);
     run(&["get", &table, "key0042"]).expect_code(0);
 }
@@ -103,10 +104,10 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
             (&filter["partitions"], &KEYS.into()),
             "{verified}"
         );
-        let probed = run(&["probe", "--json", &bare, "--keys", &keys]).expect_code(0).json();
-        assert_eq!(probed["per_table"][0]["positives"], KEYS, "{probed}");
-        let probed = run(&["probe", "--json", &bare, "--keys", &absent(&place)]).expect_code(0).json();
-        assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
+        let found = probed(&[&bare, "--keys", &keys], 0);
+        assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
+        let found = probed(&[&bare, "--keys", &absent(&place)], 0);
+        assert!(number(&found["per_file"][0]["observed_fpr"]) < 0.03, "{found}");
         run(&["get", &bare]).expect_error("expected a table, got a filter");
         run(&["filter", &bare, "--out", &place.text("out")]).expect_error("expected a table, got a filter");
     }
@@ -138,10 +139,10 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     run(&["rebuild", &table, "--partitions", "1Ki:hash"]).expect_code(0);
     let sidecar = format!("{table}.filter");
     assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains("cut by hash range"));
-    let probed = run(&["probe", "--json", &sidecar, "--keys", &place.text("keys.tsv")]).expect_code(0).json();
-    assert_eq!(probed["per_table"][0]["positives"], KEYS, "{probed}");
-    let probed = run(&["probe", "--json", &sidecar, "--keys", &absent(&place)]).expect_code(0).json();
-    assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
+    let found = probed(&[&sidecar, "--keys", &place.text("keys.tsv")], 0);
+    assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
+    let found = probed(&[&sidecar, "--keys", &absent(&place)], 0);
+    assert!(number(&found["per_file"][0]["observed_fpr"]) < 0.03, "{found}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["files"][0]["partitions"]) > 9.0);
     let refused = ["filter", &table, "--out", &place.text("out")];
     run(&refused).expect_error("partitioned filter");

@@ -1,33 +1,38 @@
-//! `probe` answers many keys at once: which are absent, and which tables the others would touch. The failures guarded
-//! against: threads that mix up tables or keys, so that a key is reported as absent from its own table; and a file that
-//! cannot be probed and is left out, although it may contain every key.
+//! `probe` says for many keys or ranges at once which files a lookup must read, and why. The failures guarded against:
+//! threads that mix up files or keys, so that a key is absent from its own table; a file that cannot be probed and is
+//! left out, although it may contain every key; a table whose range tombstones decide a lookup and that is not named;
+//! and tables of another column family that count.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, lines, part, run};
+use crate::common::{Place, flip, lines, part, probed, run, run_with_input};
+
+const DATABASES: &str = "../interop/fixtures/databases";
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
 fn seven_tables(place: &Place) -> String {
     place.build(7_000, &["--files", "7", "--policy", "bloom"])
 }
 
-/// The bare filter block of a table.
+/// The filter block of a table.
 fn block_of(place: &Place, table: &str) -> String {
     let (start, length) = part(table, "filter");
     place.write("taken-out.filter", &fs::read(table).unwrap()[start..start + length])
 }
 
-/// Returns the output of `--per-key` as keys and tables.
-fn per_key(arguments: &[&str]) -> BTreeMap<String, Vec<String>> {
-    let listed = run(&[&["probe", "--per-key"], arguments].concat()).expect_code(0).stdout;
+/// Returns the rows of `--list all`: the key, the names of files, and the reasons.
+fn listed(arguments: &[&str], code: i32) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let listed = run(&[&["probe", "--list", "all"], arguments].concat()).expect_code(code).stdout;
     let row = |line: &str| {
         let cells: Vec<_> = line.split('\t').collect();
-        let tables: Vec<_> = cells[2].split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        assert_eq!(cells[1], tables.len().to_string(), "{line}");
-        (cells[0].to_owned(), tables)
+        let [key, number, names, reasons] = cells[..] else { panic!("{line}") };
+        let [names, reasons] = [names, reasons]
+            .map(|cell| cell.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>());
+        assert!(number == names.len().to_string() && names.len() == reasons.len(), "{line}");
+        (key.to_owned(), names, reasons)
     };
     listed.lines().map(row).collect()
 }
@@ -35,18 +40,50 @@ fn per_key(arguments: &[&str]) -> BTreeMap<String, Vec<String>> {
 #[test]
 fn each_key_is_listed_with_its_own_table_whatever_the_number_of_threads() {
     let place = Place::new();
-    let out = seven_tables(&place);
-    let keys = place.text("keys.tsv");
-    let answers = per_key(&[&out, "--keys", &keys, "--threads", "1"]);
+    let (out, keys) = (seven_tables(&place), place.text("keys.tsv"));
+    let answers = listed(&[&out, "--keys", &keys, "--threads", "1"], 0);
     assert_eq!(answers.len(), 7_000);
-    for (number, (key, tables)) in answers.iter().enumerate() {
+    for (number, (key, tables, _)) in answers.iter().enumerate() {
         let own = format!("{:06}.sst", number % 7 + 1);
         assert!(tables.contains(&own), "{key} is in {own}, and was said to be in {tables:?}");
     }
-    assert!(answers.values().any(|tables| tables.len() > 1), "no false positive: the listing shows own tables only");
+    assert!(answers.iter().any(|(_, tables, _)| tables.len() > 1), "no false positive: the listing shows own tables");
     for threads in ["2", "5", "64"] {
-        assert_eq!(per_key(&[&out, "--keys", &keys, "--threads", threads]), answers, "{threads} threads");
+        assert_eq!(listed(&[&out, "--keys", &keys, "--threads", threads], 0), answers, "{threads} threads");
     }
+    let json = run(&["probe", "--json", "--list", "all", &out, "--keys", &keys]).expect_code(0).json();
+    for (answer, (key, names, reasons)) in json["answers"].as_array().unwrap().iter().zip(&answers) {
+        let of = |field: &str| -> Vec<_> {
+            answer["candidates"].as_array().unwrap().iter().map(|file| file[field].as_str().unwrap()).collect()
+        };
+        assert_eq!(
+            (&answer["key"], of("name"), of("because")),
+            (
+                &Value::from(&**key),
+                names.iter().map(|name| &**name).collect(),
+                reasons.iter().map(|name| &**name).collect()
+            )
+        );
+    }
+}
+
+#[test]
+fn figures_are_those_of_the_listing_and_the_rate_is_the_expected_one() {
+    let place = Place::new();
+    let out = seven_tables(&place);
+    // Between the smallest and the largest key of each table.
+    let absent = place.write("absent", lines(10..6_990, |key| format!("key{key:04}x")));
+    let group = probed(&[&out, "--keys", &absent], 0);
+    let rows = listed(&[&out, "--keys", &absent], 0);
+    let sum: usize = rows.iter().map(|(_, names, _)| names.len()).sum();
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert_eq!((number(&group["mean_candidates"]) * 6_980.0).round(), sum as f64);
+    assert_eq!(group["without_candidates"], rows.iter().filter(|(_, names, _)| names.is_empty()).count());
+    assert_eq!(group["mean_candidates_without_filters"], 7.0);
+    let files = group["per_file"].as_array().unwrap();
+    assert_eq!(files.iter().map(|file| file["read_for"].as_u64().unwrap()).sum::<u64>(), sum as u64);
+    let (observed, expected) = (number(&group["mean_candidates"]), number(&group["expected_candidates"]));
+    assert!((observed / expected - 1.0).abs() < 0.2, "{observed} {expected}");
 }
 
 #[test]
@@ -54,159 +91,271 @@ fn the_keys_of_either_answer_come_out_as_they_came_in_and_are_all_the_keys() {
     let place = Place::new();
     let out = seven_tables(&place);
     let mixed = place.write("mixed", lines(6_990..7_500, |key| format!("key{key:04}")));
-    let maybe = run(&["probe", &out, "--keys", &mixed, "--only-maybe"]).expect_code(0).stdout;
-    let absent = run(&["probe", &out, "--keys", &mixed, "--only-absent"]).expect_code(0).stdout;
-    assert!(maybe.starts_with("key6990\nkey6991\n") && maybe.contains("key6999\n"), "{maybe}");
-    assert!(absent.lines().count() > 400, "{absent}");
+    let list = |which: &str| run(&["probe", &out, "--keys", &mixed, "--list", which]).expect_code(0).stdout;
+    let (maybe, absent) = (list("maybe"), list("absent"));
+    assert!(maybe.starts_with("key6990\nkey6991\n") && absent.lines().count() > 400, "{maybe}{absent}");
     let mut both: Vec<_> = maybe.lines().chain(absent.lines()).map(str::to_owned).collect();
     both.sort();
     assert_eq!(both.join("\n") + "\n", fs::read_to_string(&mixed).unwrap());
-    run(&["probe", &out, "--keys", &mixed, "--only-absent", "--only-maybe"]).expect_code(2);
 
-    let json = run(&["probe", &out, "--keys", &mixed, "--only-maybe", "--per-key", "--json"]).expect_code(0).json();
-    let answers = json["answers"].as_array().unwrap();
-    assert_eq!(answers.len(), maybe.lines().count());
-    assert_eq!(answers[0]["key"], "key6990");
-    assert!(answers[0]["which"].as_array().unwrap().contains(&"000005.sst".into()), "{}", answers[0]);
-    assert_eq!(json["keys_touching_none"], absent.lines().count());
-}
-
-#[test]
-fn listings_end_and_escape_keys_as_the_input_does() {
-    let place = Place::new();
     let keys = place.write("keys", b"a\nb\0\tc\0d\0");
-    let (out, format) = (place.text("odd"), ["--keys-format", "nul"]);
-    run(&[&["build", "--input", &keys, "--out", &out], &format[..]].concat()).expect_code(0);
-    let listed = run(&[&["probe", &out, "--keys", &keys, "--only-maybe"], &format[..]].concat()).expect_code(0);
+    let (odd, format) = (place.text("odd"), ["--keys-format", "nul"]);
+    run(&[&["build", "--input", &keys, "--out", &odd], &format[..]].concat()).expect_code(0);
+    let listed = run(&[&["probe", &odd, "--keys", &keys, "--list", "maybe"], &format[..]].concat()).expect_code(0);
     assert_eq!(listed.stdout, "a\nb\0\tc\0d\0");
     let hex = place.write("hex", "610A62\n0963\n");
-    let listed = run(&["probe", &out, "--keys", &hex, "--only-maybe", "--keys-format", "hex"]).expect_code(0);
+    let listed = run(&["probe", &odd, "--keys", &hex, "--list", "maybe", "--keys-format", "hex"]).expect_code(0);
     assert_eq!(listed.stdout, "610a62\n0963\n");
 }
 
 #[test]
-fn a_bare_filter_block_answers_as_its_table_does() {
+fn a_filter_without_its_table_answers_as_in_the_table() {
     let place = Place::new();
-    let out = place.build(3_000, &["--policy", "ribbon", "--fpr", "0.01"]);
-    let block = block_of(&place, &format!("{out}/000001.sst"));
-    let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
+    let out = place.build(3_000, &["--policy", "ribbon", "--fpr", "0.01", "--hash-seed", "5"]);
+    let table = format!("{out}/000001.sst");
+    let block = block_of(&place, &table);
+    let absent = place.write("absent", lines(10..2_900, |key| format!("key{key:04}x")));
     for keys in [&place.text("keys.tsv"), &absent] {
-        let of_table = run(&["probe", &out, "--keys", keys, "--only-maybe", "--filters-only"]).expect_code(0).stdout;
-        assert!(!of_table.is_empty());
-        assert_eq!(run(&["probe", &block, "--keys", keys, "--only-maybe"]).expect_code(0).stdout, of_table);
+        let list = |path: &str| run(&["probe", path, "--keys", keys, "--list", "maybe"]).expect_code(0).stdout;
+        assert!(!list(&table).is_empty());
+        assert_eq!(list(&table), list(&block));
     }
-    let both = run(&["probe", &out, &block, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
-    assert_eq!(both["tables"], 2);
-    assert_eq!(both["per_table"][0]["positives"], both["per_table"][1]["positives"]);
-    assert_eq!(both["per_table"][1]["format"], "filter block");
-}
-
-#[test]
-fn tables_of_several_hash_seeds_are_each_probed_with_their_own() {
-    let place = Place::new();
-    place.build(2_000, &["--hash-seed", "1"]);
-    let other = place.text("other");
-    let keys = place.text("keys.tsv");
-    run(&["build", "--input", &keys, "--out", &other, "--hash-seed", "2"]).expect_code(0);
-    let json = run(&["probe", &place.text("tables"), &other, "--keys", &keys, "--json"]).expect_code(0).json();
-    assert_eq!((&json["min_tables_per_key"], &json["unusable_filters"]), (&2.into(), &0.into()), "{json}");
-}
-
-#[test]
-fn a_file_that_cannot_be_probed_may_hold_every_key_and_the_exit_code_says_so() {
-    let place = Place::new();
-    let out = seven_tables(&place);
-    let absent = place.write("absent", lines(0..5_000, |key| format!("absent{key}")));
-    let table = format!("{out}/000003.sst");
-    let sound = fs::read(&table).unwrap();
-    fs::write(&table, &sound[..sound.len() / 2]).unwrap();
-    let cut = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(1).json();
-    assert_eq!((&cut["tables"], &cut["keys_touching_none"]), (&7.into(), &0.into()));
-    assert_eq!(cut["per_table"][2]["positives"], 5_000);
-    assert!(cut["per_table"][2]["problem"].is_string());
-    let listed = run(&["probe", &out, "--keys", &absent, "--only-absent"]).expect_code(1);
-    assert_eq!(listed.stdout, "", "a key that is listed as absent may be in the table that was cut");
-    assert!(listed.stderr.contains("positive for every key"), "{}", listed.stderr);
-
-    let block = block_of(&place, &format!("{out}/000001.sst"));
     flip(&block, 100);
-    let listed = run(&["probe", &block, "--keys", &place.text("keys.tsv"), "--only-absent"]).expect_code(1);
-    assert_eq!(listed.stdout, "");
-    assert!(listed.stderr.contains("checksum"), "{}", listed.stderr);
+    let damaged = run(&["probe", &block, "--keys", &absent, "--list", "absent"]).expect_code(1);
+    assert!(damaged.stdout.is_empty() && damaged.stderr.contains("may contain every key: "), "{}", damaged.stderr);
 }
 
-/// A table that is listed for every key says nothing about a key.
 #[test]
-fn a_table_that_is_listed_for_want_of_a_filter_is_marked() {
+fn a_file_that_cannot_be_probed_may_hold_every_key_and_its_reason_is_listed() {
     let place = Place::new();
-    let out = place.build(8_000, &["--files", "3", "--policy", "bloom", "--partitions", "1Ki"]);
-    let keys = place.text("keys.tsv");
-    // One partition of the first table, and the whole filter of the second.
-    let [first, second] = [1, 2].map(|number| format!("{out}/00000{number}.sst"));
+    let out = place.build(8_000, &["--files", "4", "--policy", "bloom", "--partitions", "1Ki"]);
+    let [first, second, third] = [1, 2, 3].map(|number| format!("{out}/00000{number}.sst"));
+    // One partition, a whole filter, and the end of a table.
     flip(&first, part(&first, "filter").0 + 20);
     flip(&second, part(&second, "filter-index").0 + 5);
-    let probe = ["probe", &out, "--keys", &keys, "--per-key"];
-    let listed = run(&probe).expect_code(1).stdout;
-    let json = run(&[&probe[..], &["--json"]].concat()).expect_code(1).json();
-    let mut marked = [0, 0, 0];
-    for (line, answer) in listed.lines().zip(json["answers"].as_array().unwrap()) {
-        let names: Vec<_> = line.split('\t').nth(2).unwrap().split(',').collect();
-        let plain: Vec<_> = names.iter().map(|name| name.trim_end_matches('?')).collect();
-        assert_eq!(answer["which"], Value::from(plain.clone()), "{line}");
-        let unfiltered = plain.iter().zip(&names).filter(|(plain, name)| plain != name).map(|(plain, _)| *plain);
-        assert_eq!(answer["which_unfiltered"], Value::from(unfiltered.collect::<Vec<_>>()), "{line}");
-        for (count, table) in marked.iter_mut().zip(["000001.sst?", "000002.sst?", "000003.sst?"]) {
-            *count += usize::from(names.contains(&table));
-        }
+    let sound = fs::read(&third).unwrap();
+    fs::write(&third, &sound[..sound.len() / 2]).unwrap();
+    let keys = place.text("keys.tsv");
+    let mut unusable = BTreeMap::<String, usize>::new();
+    for (_, names, reasons) in listed(&[&out, "--keys", &keys], 1) {
+        let unfiltered = names.into_iter().zip(reasons).filter(|(_, reason)| reason == "unusable filter");
+        unfiltered.for_each(|(name, _)| *unusable.entry(name).or_default() += 1);
     }
-    // All tables have nearly all keys in their range, and the partition is one of four.
-    assert!((1_000..4_000).contains(&marked[0]) && marked[1] > 7_900 && marked[2] == 0, "{marked:?}");
+    // The partition is one of four, and a few keys are beyond the bounds of the second table.
+    let count = |name: &str| unusable.get(name).copied().unwrap_or_default();
+    assert!((1_000..4_000).contains(&count("000001.sst")), "{unusable:?}");
+    assert!(count("000002.sst") > 7_900 && count("000003.sst") == 8_000 && count("000004.sst") == 0, "{unusable:?}");
+    let absent = run(&["probe", &out, "--key", "zzz", "--list", "absent"]).expect_code(1);
+    assert!(absent.stdout.is_empty() && absent.stderr.contains("cut short"), "{}", absent.stderr);
+    run(&["probe", &out, "--keys", &place.text("missing")]).expect_error("pass a key with --key");
+    run(&["probe", &place.text("missing"), "--key", "a"]).expect_error("cannot read");
+    run(&["probe", &out, "key0001"]).expect_error("--key");
 }
 
-#[test]
-fn the_speed_of_the_probing_alone_is_told() {
-    let place = Place::new();
-    let out = seven_tables(&place);
-    let json = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
-    let number = |name: &str| json[name].as_f64().unwrap();
-    assert!((number("probes_per_second") * number("probing_seconds") - 49_000.0).abs() < 1.0, "{json}");
-    assert!(run(&["probe", &out, "--keys", &place.text("keys.tsv")]).expect_code(0).stderr.contains("million probes"));
-}
-
-/// If tables are disjoint, a lookup touches at most one, whatever their filters answer: a false positive of another
-/// table would count a read that never happens.
+/// If tables are disjoint, a lookup touches at most one, whatever their filters answer.
 #[test]
 fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let place = Place::new();
     let out = place.build(8_000, &["--files", "8", "--consecutive", "--policy", "bloom", "--bits-per-key", "2"]);
-    let keys = place.text("keys.tsv");
-    let json = |more: &[&str]| run(&[&["probe", &out, "--keys", &keys, "--json"], more].concat()).expect_code(0).json();
-    let (by_bounds, by_filters) = (json(&[]), json(&["--filters-only"]));
-    assert_eq!((&by_bounds["mean_tables_per_key"], &by_bounds["max_tables_per_key"]), (&1.0.into(), &1.into()));
-    assert_eq!(
-        (&by_bounds["mean_tables_in_range_per_key"], &by_filters["mean_tables_in_range_per_key"]),
-        (&1.0.into(), &8.0.into())
-    );
-    assert!(by_filters["mean_tables_per_key"].as_f64().unwrap() > 3.0, "{by_filters}");
-    assert_eq!(by_bounds["per_table"][3]["keys_in_range"], 1_000);
-    let own = per_key(&[&out, "--keys", &keys]);
-    assert!((0..8_000).all(|key| own[&format!("key{key:04}")] == [format!("{:06}.sst", key / 1_000 + 1)]));
-
-    // Keys beyond all tables, between two of them, and at their ends.
+    let group = probed(&[&out, "--keys", &place.text("keys.tsv")], 0);
+    assert_eq!((&group["mean_candidates"], &group["max_candidates"]), (&1.0.into(), &1.into()));
+    assert_eq!((&group["per_file"][3]["in_bounds"], &group["per_file"][3]["read_for"]), (&1_000.into(), &1_000.into()));
     let edges = place.write("edges", "a\nkey0000\nkey0999\nkey0999!\nkey1000\nkey7999\nz\n");
-    let touched = per_key(&[&out, "--keys", &edges]);
-    let tables = |key: &str| touched[key].len();
-    let counts = ["a", "key0000", "key0999", "key0999!", "key1000", "key7999", "z"].map(tables);
+    let counts: Vec<_> = listed(&[&out, "--keys", &edges], 0).iter().map(|(_, names, _)| names.len()).collect();
     assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
-    let page = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
-    let without = "tables touched without filters: ";
-    assert!(page.contains(&format!("{without}1.000 on average, by their smallest and largest keys\n")), "{page}");
-    let unbounded = run(&["probe", &out, "--keys", &keys, "--filters-only"]).expect_code(0).stdout;
-    assert!(unbounded.contains(&format!("{without}8.000 on average: all, because their")), "{unbounded}");
-    let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
-    let mixed = run(&["probe", &out, foreign, "--keys", &keys]).expect_code(0).stdout;
-    assert!(mixed.contains("largest keys, which are unknown for 1 table\n"), "{mixed}");
-    let absent = place.write("absent", "a\nz\n");
-    let unprobed = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(0).json();
-    assert!(unprobed["observed_rate"].is_null() && unprobed["per_table"][0]["observed_rate"].is_null(), "{unprobed}");
+    let page = run(&["probe", &out, "--key", "key1000"]).expect_code(0).stdout;
+    let first: Vec<_> = page.lines().nth(4).unwrap().split_whitespace().collect();
+    assert_eq!(first[1..], [&format!("{out}/000002.sst"), "read", "filter"], "what to read comes first: {page}");
+    assert_eq!(page.matches("skip    bounds").count(), 7, "{page}");
+    let other = place.text("other");
+    run(&["build", "--input", &place.text("keys.tsv"), "--out", &other, "--hash-seed", "2"]).expect_code(0);
+    let both = probed(&[&out, &other, "--keys", &place.text("keys.tsv")], 0);
+    assert_eq!((&both["min_candidates"], &both["max_candidates"]), (&2.into(), &2.into()), "{both}");
+}
+
+/// What the engine says of its lookups.
+fn expected(database: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(format!("{DATABASES}/{database}/expected.json")).unwrap()).unwrap()
+}
+
+/// The absent keys of a family, of `expected.json`.
+fn absent_keys(family: &Value) -> String {
+    let number = |field: &str| usize::try_from(family[field].as_u64().unwrap()).unwrap();
+    let (first, step) = (number("first"), number("step"));
+    lines(0..number("absent"), |i| format!("user:{:08}", first + i / 2 * step + 1 + i % 2))
+}
+
+#[test]
+fn lookups_in_databases_read_the_tables_that_the_engine_reads() {
+    let place = Place::new();
+    for database in ["families", "tombstones", "running", "leveldb-rest", "blobs-7.8", "ribbon", "zlib"] {
+        let (db, expected) = (format!("{DATABASES}/{database}/db"), expected(database));
+        for family in expected["families"].as_array().unwrap().iter().filter(|family| family["count"] != 0) {
+            let name = family["name"].as_str().unwrap();
+            let keys = place.write("absent", absent_keys(family));
+            let rows = listed(&[&db, "--keys", &keys, "--family", name], 0);
+            let filtered = |(_, _, reasons): &(_, _, Vec<String>)| {
+                reasons.iter().filter(|reason| *reason == "filter").count() as u64
+            };
+            let found: Vec<_> = (0_u64..).zip(rows.iter().map(filtered)).filter(|(_, tables)| *tables > 0).collect();
+            let let_through: Vec<(u64, u64)> = serde_json::from_value(family["let_through"].clone()).unwrap();
+            assert_eq!(found, let_through, "{database} {name}");
+            let of_family =
+                expected["tables"].as_array().unwrap().iter().filter(|table| table["family"] == family["id"]);
+            let group = probed(&[&db, "--keys", &keys, "--family", name], 0);
+            assert_eq!(group["probed_files"], of_family.count(), "{database} {name}");
+        }
+    }
+    let none = run(&["probe", &format!("{DATABASES}/empty/db"), "--key", "a", "--list", "all"]).expect_code(0);
+    assert_eq!(none.stdout, "a\t0\t\t\n");
+}
+
+#[test]
+fn families_have_figures_of_their_own_and_a_listing_needs_one() {
+    let place = Place::new();
+    let (db, expected) = (format!("{DATABASES}/families/db"), expected("families"));
+    let keys = place.write("absent", absent_keys(&expected["families"][1]));
+    let json = run(&["probe", "--json", &db, "--keys", &keys]).expect_code(0).json();
+    let groups = json["groups"].as_array().unwrap();
+    let names: Vec<_> = groups.iter().map(|group| group["column_family"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cf0", "cf1", "cf2", "cf3"]);
+    assert!(groups.iter().all(|group| group["probed_files"] == 1 && group["mean_candidates"].as_f64() < Some(0.3)));
+    run(&["probe", &db, "--keys", &keys, "--list", "all"]).expect_error("cf0, cf1, cf2, cf3");
+    run(&["probe", &db, "--keys", &keys, "--family", "cf9"]).expect_error("cf0, cf1, cf2, cf3");
+    // Without the manifest, the tables themselves tell. Bounds are unknown then.
+    for table in fs::read_dir(&db).unwrap().map(|entry| entry.unwrap()) {
+        if table.file_name().to_str().unwrap().ends_with(".sst") {
+            fs::copy(table.path(), place.path("").join(table.file_name())).unwrap();
+        }
+    }
+    let alone = probed(&[&place.text(""), "--keys", &keys, "--family", "cf2"], 0);
+    assert_eq!((&alone["probed_files"], &alone["column_family"]), (&1.into(), &"cf2".into()), "{alone}");
+}
+
+#[test]
+fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
+    let place = Place::new();
+    let (db, expected) = (format!("{DATABASES}/tombstones/db"), expected("tombstones"));
+    let family = &expected["families"][0];
+    let [from, to, step] = ["deleted_from", "deleted_to", "step"].map(|field| family[field].as_u64().unwrap());
+    let deleted = lines(from as usize..to as usize, |i| format!("user:{:08}", i as u64 * step));
+    let keys = place.write("deleted", &deleted);
+    for (key, names, reasons) in listed(&[&db, "--keys", &keys], 0) {
+        assert_eq!(names, ["000009.sst", "000011.sst"], "{key}: the older table has it, the newer one deletes it");
+        assert_eq!(reasons[0], "filter");
+        assert!(["range tombstones", "filter"].contains(&&*reasons[1]), "{reasons:?}");
+    }
+    let group = probed(&[&db, "--keys", &keys], 0);
+    assert_eq!((&group["mean_candidates"], &group["min_candidates"]), (&2.0.into(), &2.into()), "{group}");
+    assert!(group["per_file"][1]["read_for_range_tombstones"].as_u64() > Some(150), "{group}");
+    let key = deleted.lines().next().unwrap();
+    let page = run(&["probe", &db, "--key", key]).expect_code(0).stdout;
+    assert!(page.contains("000011.sst      0  read    range tombstones"), "{page}");
+}
+
+/// Keys `user07:0000`, 20 for each of 50 users: every tenth second. Four tables, dealt one by one.
+fn tables_of_rows(place: &Place, range_filter: &[&str]) -> String {
+    let keys = place.write("rows", lines(0..1_000, |row| format!("user{:02}:{:04}", row / 20, row % 20 * 10)));
+    let out = place.text("rows.tables");
+    let build = ["build", "--input", &keys, "--out", &out, "--files", "4", "--overwrite", "--range-filter"];
+    run(&[&build[..], range_filter].concat()).expect_code(0);
+    out
+}
+
+#[test]
+fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
+    let place = Place::new();
+    let out = tables_of_rows(&place, &["hashed:64:0.001:4", "--range-prefix", ":"]);
+    fs::copy("../interop/fixtures/rocksdb/7.8-bloom-fv5.sst", format!("{out}/000009.sst")).unwrap();
+    let ends = |row: usize, at: usize| format!("user{:02}:{:04}", at / 20, at % 20 * 10 + row % 10);
+    let inside = (0..30).map(|row| [ends(row, row * 7), ends(row, row * 7 + 1 + row % 3)]);
+    let between = (0..9).map(|user| [format!("user{user:02}:0195"), format!("user{user:02}:9999")]);
+    let inside = inside.filter(|[lower, upper]| lower < upper).chain(between);
+    let pairs: Vec<_> =
+        inside.chain([["a", "b"], ["user60:", "user70:"]].map(|ends| ends.map(str::to_owned))).collect();
+    let ranges = place.write("ranges", lines(0..pairs.len(), |number| pairs[number].join("\t")));
+    let rows = run(&["probe", &out, "--ranges", &ranges, "--list", "all", "--range-prefix", ":"]).expect_code(0).stdout;
+    assert_eq!(rows.lines().count(), pairs.len());
+    let mut because = BTreeMap::<String, u64>::new();
+    for (row, [lower, upper]) in rows.lines().zip(&pairs) {
+        let alone =
+            run(&["probe", "--json", &out, "--range", lower, upper, "--range-prefix", ":"]).expect_code(0).json();
+        let files = alone["lookups"].as_array().unwrap();
+        let name = |file: &Value| file["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        let mut read: Vec<_> = files.iter().filter(|file| file["answer"] == "read").map(name).collect();
+        read.sort();
+        let cells: Vec<_> = row.split('\t').collect();
+        assert_eq!(cells[..4], [lower, upper, &read.len().to_string(), &read.join(",")], "{alone}");
+        files
+            .iter()
+            .for_each(|file| *because.entry(format!("{} {}", file["answer"], file["because"])).or_default() += 1);
+    }
+    let all = ["\"read\" \"filter\"", "\"read\" \"no filter\"", "\"skip\" \"bounds\"", "\"skip\" \"filter\""];
+    assert!(all.iter().all(|words| because.get(*words) > Some(&3)) && because.len() == 4, "{because:?}");
+    let group = probed(&[&out, "--ranges", &ranges, "--range-prefix", ":"], 0);
+    let of = |field: &str| group["per_file"].as_array().unwrap().iter().map(|file| file[field].as_u64().unwrap()).sum();
+    let counted: u64 = of("read_for");
+    assert_eq!(counted, because[all[0]] + because[all[1]]);
+    assert_eq!(of("in_bounds"), counted + because[all[3]], "{group}");
+}
+
+#[test]
+fn hashed_range_filters_answer_readers_with_their_prefix_and_damaged_ones_nobody() {
+    let place = Place::new();
+    let out = tables_of_rows(&place, &["hashed:64:0.001:4", "--range-prefix", ":"]);
+    let read = |lower: &str, upper: &str, options: &[&str], code| {
+        let probe = [&["probe", "--json", &out, "--range", lower, upper], options].concat();
+        let json = run(&probe).expect_code(code).json();
+        json["lookups"].as_array().unwrap().iter().filter(|file| file["answer"] == "read").count()
+    };
+    let prefix = ["--range-prefix", ":"];
+    assert_eq!(read("user07:0101", "user07:0105", &prefix, 0), 0);
+    assert_eq!(read("user07:0100", "user07:0101", &prefix, 0), 1);
+    assert_eq!(read("user07:0101", "user07:0105", &[], 0), 4);
+    let page = run(&["probe", &out, "--range", "user07:0101", "user07:0105"]).expect_code(0).stdout;
+    assert!(page.contains("pass its prefix with --range-prefix"), "{page}");
+    let table = format!("{out}/000001.sst");
+    flip(&table, part(&table, "range-filter").0 + 3);
+    assert_eq!(read("user07:0101", "user07:0105", &prefix, 1), 1);
+    // A key is the range from itself to itself, if there is no other filter.
+    let keys = place.write("points", "user07:0100\nuser60:0000\n");
+    let block = place.text("ordered.filter");
+    run(&["filter", "--keys", &place.text("rows"), "--out", &block, "--range-filter", "ordered:0.0001"]).expect_code(0);
+    let maybe = run(&["probe", &block, "--keys", &keys, "--list", "maybe"]).expect_code(0).stdout;
+    assert_eq!(maybe, "user07:0100\n");
+}
+
+#[test]
+fn ranges_are_read_in_every_format_of_keys_and_wrong_ones_are_refused() {
+    let place = Place::new();
+    tables_of_rows(&place, &["ordered"]);
+    let (rows, out) = (place.text("rows"), place.text("rows.filter"));
+    run(&["filter", "--keys", &rows, "--out", &out, "--range-filter", "ordered:0.0001"]).expect_code(0);
+    let inputs: [(&str, &[u8]); 4] = [
+        ("lines", b"user07:0000\tuser07:0001\n\tuser\nuser60:\tuser70:\n"),
+        ("crlf", b"user07:0000\tuser07:0001\r\n\tuser\r\nuser60:\tuser70:\r\n"),
+        ("nul", b"user07:0000\0user07:0001\0\0user\0user60:\0user70:\0"),
+        ("hex", b"7573657230373a30303030\t7573657230373a30303031\n\t75736572\n7573657236303a\t7573657237303a\n"),
+    ];
+    for (format, input) in inputs {
+        let probe = ["probe", &out, "--ranges", "-", "--keys-format", format, "--list"];
+        let json = run_with_input(&[&probe[..], &["all", "--json"]].concat(), input).expect_code(0).json();
+        let answer =
+            |at: usize| (json["answers"][at]["lower"].as_str().unwrap(), json["answers"][at]["number"].as_u64());
+        assert_eq!([0, 1, 2].map(answer), [("user07:0000", Some(1)), ("", Some(0)), ("user60:", Some(0))], "{json}");
+        // The output has the format of the input.
+        let absent = run_with_input(&[&probe[..], &["absent"]].concat(), input).expect_code(0).stdout;
+        assert!(!absent.is_empty() && input.ends_with(absent.as_bytes()), "{absent:?}");
+    }
+    for (format, input, words) in [
+        ("lines", &b"a\tb\nb\ta\n"[..], "range 2, from 'b' to 'a'"),
+        ("lines", b"a b\n", "range 1: expected LOWER and UPPER, separated by a tab, got 'a b' without UPPER"),
+        ("nul", b"a\0b\0c\0", "two ends for each range, got 3 ends"),
+        ("hex", b"61\t6\n", "line 1"),
+        ("lines", b"\n", "contains no key"),
+    ] {
+        run_with_input(&["probe", &out, "--ranges", "-", "--keys-format", format], input).expect_error(words);
+    }
+    run(&["probe", &out, "--ranges", "x", "--range", "a", "b"]).expect_error("--range");
+    run(&["probe", &out, "--ranges", "x", "--keys", "x"]).expect_error("--keys");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::common::{Place, flip, lines, part, program, run};
+use crate::common::{Place, flip, part, probed, program, run};
 
 /// A bare filter block, cut out of a table.
 fn bare_block(place: &Place) -> String {
@@ -13,22 +13,6 @@ fn bare_block(place: &Place) -> String {
     let table = format!("{out}/000001.sst");
     let (start, length) = part(&table, "filter");
     place.write("bare", &fs::read(table).unwrap()[start..start + length])
-}
-
-#[test]
-fn probe_counts_the_tables_that_keys_would_touch() {
-    let place = Place::new();
-    let out = place.build(7_000, &["--files", "7", "--policy", "bloom"]);
-    let present = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
-    assert_eq!((&present["keys"], &present["tables"]), (&7_000.into(), &7.into()));
-    assert!(present["min_tables_per_key"].as_u64().unwrap() >= 1, "a key was absent from its own table");
-    let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
-    let report = run(&["probe", &out, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
-    let (observed, expected) = (report["observed_rate"].as_f64().unwrap(), report["expected_rate"].as_f64().unwrap());
-    assert!((observed - expected).abs() < 0.1 * expected, "{observed} observed, {expected} expected");
-    assert!(run(&["probe", &out, "--keys", &absent]).expect_code(0).stdout.contains("20,000 keys over 7 tables"));
-    run(&["probe", &out, "--keys", &place.text("missing")]).expect_error("cannot read");
-    run(&["probe", &out, "--keys", &place.write("empty", "")]).expect_error("contains no key");
 }
 
 #[test]
@@ -40,8 +24,8 @@ fn a_damaged_filter_lets_reads_through_and_is_reported() {
     flip(&table, start + 5);
     let found = run(&["get", &out, "key0007"]).expect_code(0);
     assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
-    let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(1).json();
-    assert_eq!(probed["unusable_filters"], 1);
+    let file = &probed(&[&out, "--keys", &place.text("keys.tsv")], 1)["per_file"][0];
+    assert_eq!((&file["kind"], &file["read_for"]), (&"unusable".into(), &2_000.into()));
     assert!(run(&["verify", &out]).expect_code(1).stdout.contains("checksum"));
 }
 
@@ -166,8 +150,8 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
 
     let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
     assert!(verified["files"][0]["keys_not_compared_because"].is_null());
-    let denied = ["probe", &out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed, "--json"];
-    assert_eq!(run(&denied).expect_code(0).json()["unusable_filters"], 0);
+    let denied = [&out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed];
+    assert!(probed(&denied, 0)["per_file"][0]["reason"].is_null());
 
     let unasked = run(&["verify", &out]).expect_code(0).stdout;
     assert!(

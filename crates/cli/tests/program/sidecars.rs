@@ -176,13 +176,13 @@ fn orphans_are_listed_and_counted_as_nothing() {
     assert_eq!(report["files"].as_array().unwrap().len(), 2, "{report}");
     assert!(report["notes"][0].as_str().unwrap().starts_with("2 files: orphan: the table is gone"), "{report}");
     let probed = run(&["probe", &store, "--keys", &keys]).expect_code(0);
-    assert!(probed.stdout.contains("over 2 tables") && !probed.stdout.contains(".filter"), "{}", probed.stdout);
-    assert!(probed.stderr.contains("2 files: orphan: ") && probed.stderr.contains("delete it"), "{}", probed.stderr);
-    let named = run(&["probe", &orphan, "--keys", &keys, "--json"]).expect_code(0).json();
-    assert_eq!((&named["tables"], &named["unusable_filters"]), (&1.into(), &0.into()), "probed because it is named");
+    assert!(probed.stdout.contains("probed files                     2"), "{}", probed.stdout);
+    assert!(probed.stdout.contains("2 files: orphan: ") && probed.stdout.contains("delete it"), "{}", probed.stdout);
+    let named = crate::common::probed(&[&orphan, "--keys", &keys], 0);
+    assert!(named["per_file"][0]["reason"].is_null(), "probed because it is named: {named}");
     let respelled = format!("{store}/../tables/000003.sst.filter");
-    let named = run(&["probe", &store, &respelled, "--keys", &keys, "--json"]).expect_code(0).json();
-    assert_eq!(named["tables"], 3, "each file counts once, however it is named: {named}");
+    let named = crate::common::probed(&[&store, &respelled, "--keys", &keys], 0);
+    assert_eq!(named["probed_files"], 3, "each file counts once, however it is named: {named}");
     assert_eq!(run(&["verify", &respelled, &store, "--json"]).json()["orphans"].as_array().unwrap().len(), 2);
 
     (1..3).for_each(|number| fs::remove_file(format!("{store}/00000{number}.sst")).unwrap());

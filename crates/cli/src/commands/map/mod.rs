@@ -12,6 +12,4 @@ pub(crate) enum MapCommand {
     Build(build::BuildMapArgs),
     /// Merge maps into one without reading keys, and drop files that are gone
     Merge(merge::MergeArgs),
-    #[command(flatten)]
-    Old(crate::map::MapCommand),
 }
