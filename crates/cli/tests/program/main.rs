@@ -24,6 +24,7 @@ mod hostile;
 mod json;
 mod map;
 mod map_probe;
+mod options;
 mod partitions;
 mod parts;
 mod probe;

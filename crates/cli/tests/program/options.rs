@@ -1,0 +1,53 @@
+//! The failure guarded against: a command line that grows until nobody finds a command or an option.
+
+use std::collections::BTreeSet;
+
+use crate::common::run;
+
+const GLOBAL: [&str; 8] = [
+    "--json",
+    "--all",
+    "--quiet",
+    "--secret-seed-file",
+    "--comparator",
+    "--unchecked-filters",
+    "--range-prefix",
+    "--keys-format",
+];
+
+/// Returns the commands in the help of a command, and its options.
+fn parts(command: &[&str]) -> (Vec<String>, BTreeSet<String>) {
+    let help = run(&[command, &["--help"]].concat()).expect_code(0).stdout;
+    let in_section = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // Descriptions of several lines are indented further.
+    let named = in_section.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
+    let commands = named.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").map(str::to_owned);
+    // Descriptions are indented further.
+    let options = help.lines().filter_map(|line| line.strip_prefix("      --")?.split([' ', '[']).next());
+    (commands.collect(), options.map(|name| format!("--{name}")).collect())
+}
+
+#[test]
+fn commands_and_options_are_few_and_global_options_are_in_the_help_of_the_program_alone() {
+    let (commands, globals) = parts(&[]);
+    assert_eq!(globals, GLOBAL.map(str::to_owned).into());
+    let (mut leaves, mut options) = (Vec::new(), BTreeSet::new());
+    for command in &commands {
+        let (inner, own) = parts(&[command]);
+        let names = inner.iter().map(|inner| vec![command.as_str(), inner.as_str()]).collect::<Vec<_>>();
+        let names = if names.is_empty() { vec![vec![command.as_str()]] } else { names };
+        options.extend(own);
+        for name in names {
+            options.extend(parts(&name).1);
+            assert!(
+                run(&[&name[..], &["--help"]].concat()).stdout.contains("exit codes: sstfilter --help"),
+                "{name:?}"
+            );
+            leaves.push(name.join(" "));
+        }
+    }
+    assert!(leaves.len() <= 16, "{}: {leaves:?}", leaves.len());
+    assert!(options.len() <= 45, "{}: {options:?}", options.len());
+    let global: Vec<_> = GLOBAL.iter().filter(|global| options.contains(**global)).collect();
+    assert!(global.is_empty(), "{global:?}");
+}
