@@ -37,6 +37,7 @@ const FOR_ALL: &str = "Options of all commands";
 
 /// Builds, queries, inspects and verifies SST tables and their filter blocks.
 #[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 #[command(name = "sstfilter", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]

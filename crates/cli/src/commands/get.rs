@@ -251,7 +251,7 @@ impl Printer<'_, '_> {
 
     /// Prints the entries of one table, also those that delete a key.
     fn all_entries(&mut self, table: &Table, name: &str) -> anyhow::Result<Outcome> {
-        for entry in table.iter() {
+        for entry in table {
             let entry = entry.with_context(|| format!("{name}: --salvage prints the entries that can be read"))?;
             self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?;
         }

@@ -178,9 +178,9 @@ fn no_command_replaces_what_it_reads_or_did_not_write() {
     for (input, out) in [(&map, &map), (&linked, &map), (&map, &place.text("b.map"))] {
         let merged = run(&["map", "merge", input, "--out", out, "--overwrite"]);
         if out == &map {
-            merged.expect_error("another file than those that are read")
+            merged.expect_error("another file than those that are read");
         } else {
-            drop(merged.expect_code(0))
+            drop(merged.expect_code(0));
         }
     }
     for command in writing(&table, &keys, &map) {
