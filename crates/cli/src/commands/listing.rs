@@ -51,7 +51,7 @@ impl Sought {
     fn answer(&self, position: usize) -> Answer {
         let key = |bytes: &[u8]| Some(Key(bytes.to_vec()));
         match self {
-            Self::Keys(keys) => Answer { key: key(keys.entry(position).0), ..Answer::default() },
+            Self::Keys(keys) => Answer { sought_key: key(keys.entry(position).0), ..Answer::default() },
             Self::Ranges(ranges) => {
                 let Ends { lower, upper } = &ranges[position];
                 Answer { lower: key(lower), upper: key(upper), ..Answer::default() }
@@ -63,8 +63,8 @@ impl Sought {
 record! {
     /// A key or range, and the files that a lookup must read.
     pub(crate) struct Answer {
-        /// the key
-        pub(crate) key: Option<Key> [row],
+        /// the key that is looked up
+        pub(crate) sought_key: Option<Key> [row],
         /// the first key of the range
         pub(crate) lower: Option<Key> [row],
         /// the end of the range, which is not part of it
@@ -79,6 +79,7 @@ record! {
         /// file name, path if two files have the same name, or id of a file that was not passed
         pub(crate) name: String [row],
         pub(crate) level: Option<u32> [row],
+        /// why a lookup must read the file, or need not
         pub(crate) because: Because [row],
     }
 }

@@ -80,15 +80,12 @@ record! {
         groups: Vec<ProbeGroup> [notable],
         lookups: Vec<FileAnswer> [notable],
         answers: Vec<Answer> [json],
-        /// what the figures do not show
-        remarks: Vec<String> [notable],
+        findings: Vec<String> [notable],
     }
 
     /// Files of one column family, or of a store that has none.
     struct ProbeGroup {
-        /// directory of the database
         database: Option<PathName> [row],
-        /// name of the column family
         column_family: Option<String> [row],
         /// number of files
         probed_files: u64 [row],
@@ -111,7 +108,6 @@ record! {
     struct FileCounts {
         path: Option<PathName> [row],
         file_id: Option<String> [row],
-        /// level of the table, which the table or the MANIFEST records
         level: Option<u32> [row],
         kind: String [row],
         state: State,
@@ -123,7 +119,7 @@ record! {
         /// those of them that only range tombstones are the reason for
         read_for_range_tombstones: Option<u64> [row],
         /// keys that the filter was probed for
-        probes: u64,
+        keys_probed: u64,
         observed_fpr: Option<Rate> [row],
         expected_fpr: Option<Rate> [row],
         /// why the filter has its state
@@ -132,15 +128,15 @@ record! {
 
     /// What a file says about a key or range.
     struct FileAnswer {
-        /// the key
-        key: Option<Key> [row],
-        /// name of the column family
+        /// the key that is looked up
+        sought_key: Option<Key> [row],
         column_family: Option<String> [row],
         path: Option<PathName> [row],
         file_id: Option<String> [row],
-        /// level of the table, which the table or the MANIFEST records
         level: Option<u32> [row],
+        /// whether a lookup must read the file
         answer: Verdict [row],
+        /// why a lookup must read the file, or need not
         because: Because [row],
     }
 }
@@ -272,7 +268,7 @@ pub(crate) fn run(
     } else {
         report.groups = families.into_iter().map(|family| store.group(family)).collect();
     }
-    output.print((state.outcome(), ProbeReport { remarks, ..report }))
+    output.print((state.outcome(), ProbeReport { findings: remarks, ..report }))
 }
 
 impl Store<'_> {
@@ -412,7 +408,7 @@ impl Store<'_> {
             in_bounds: probe.in_range.count(),
             read_for: probe.candidates(),
             read_for_range_tombstones: probe.has_range_tombstones.then(|| probe.count(Because::RangeTombstones)),
-            probes: probe.probes(),
+            keys_probed: probe.probes(),
             observed_fpr: rate(probe.positives(), probe.probes()),
             expected_fpr: probe.expected_fpr.map(Rate),
             reason: probe.problem.clone().or_else(|| probe.sidecar_problem.clone()),
@@ -475,7 +471,7 @@ impl Store<'_> {
             let answer = |(family, row): (&Family<Row>, &Row)| {
                 let candidate = row.probe.candidate(position);
                 FileAnswer {
-                    key: key.clone(),
+                    sought_key: key.clone(),
                     column_family: family.name.clone(),
                     path: row.counts.path.clone(),
                     file_id: row.counts.file_id.clone(),

@@ -91,7 +91,7 @@ fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
     run(&["map", "build", &one, "--out", &map]).expect_code(0);
     let probed = json(&["probe", &map, &two, "--key", "00000000"], 0);
     let said = format!("2 files: no map covers it ({two}/000005.ldb, {two}/000007.sst)");
-    assert!(probed["remarks"].to_string().contains(&said), "{probed}");
+    assert!(probed["findings"].to_string().contains(&said), "{probed}");
     // One map can cover both databases.
     run(&["map", "build", &one, &two, "--out", &map, "--overwrite"]).expect_code(0);
     let verified = json(&["verify", &map, &one, &two], 0);
@@ -102,7 +102,7 @@ fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
     run(&["map", "build", "--key-lists", &list, "--out", &map, "--overwrite"]).expect_code(0);
     place.write("a.keys", "new\n");
     let probed = json(&["probe", &map, "--key", "new", "--key-lists", &list], 0);
-    assert_eq!(probed["remarks"][0], format!("{list}: no map covers it"));
+    assert_eq!(probed["findings"][0], format!("{list}: no map covers it"));
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn each_key_is_listed_with_its_own_table_whatever_the_number_of_threads() {
             answer["candidates"].as_array().unwrap().iter().map(|file| file[field].as_str().unwrap()).collect()
         };
         assert_eq!(
-            (&answer["key"], of("name"), of("because")),
+            (&answer["sought_key"], of("name"), of("because")),
             (
                 &Value::from(&**key),
                 names.iter().map(|name| &**name).collect(),
