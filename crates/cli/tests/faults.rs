@@ -510,7 +510,7 @@ fn a_pipe_in_place_of_a_file_is_refused_and_one_with_keys_in_it_is_read() {
     let pipe = place.text("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     run(&["get", &pipe, "key"]).expect_error(&pipe);
-    run(&["inspect", &pipe]).expect_code(1);
+    run(&["inspect", &pipe]).expect_code(2);
     run(&["verify", &pipe]).expect_code(2);
     run(&["build", "--generate", "5", "--out", &pipe]).expect_error("expected a directory");
     let feeder = Command::new("sh").args(["-c", "printf 'a\\t1\\nb\\t2\\n' > \"$0\"", &pipe]).spawn();

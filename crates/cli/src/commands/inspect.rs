@@ -64,11 +64,9 @@ pub(crate) fn run(
     }
     let absent = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
     let batch = absent.as_ref().map(|absent| KeyBatch::new(absent.keys.iter().map(Vec::as_slice).collect()));
-    // A running engine may have removed a file that a shell has listed: the others are described all the same.
-    let (there, gone): (Vec<_>, Vec<_>) = args.files.iter().cloned().partition(|path| is_directory(path).is_ok());
-    let walk = Walk::of(&there)?;
-    let others = walk.orphans.iter().chain(&gone).map(|path| Found::alone(path));
-    let all: Vec<_> = walk.files.iter().cloned().chain(others).collect();
+    let walk = Walk::of(&args.files)?;
+    let orphans = walk.orphans.iter().map(|path| Found::alone(path));
+    let all: Vec<_> = walk.files.iter().cloned().chain(orphans).collect();
     let has_map = all.iter().any(|found| matches!(look_at(&found.path), Ok(Look::Map)));
     let (mut files, mut unread) = (Vec::new(), None);
     for found in all {

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow, ensure};
 use sstfilter_interop::{Manifest, ManifestFile};
 
 use super::names::engine_number;
-use super::problem::Problem;
+use super::problem::{Problem, explained};
 use crate::system::input::{self, RegularFile};
 
 /// Limit on the file CURRENT, which contains `MANIFEST-`, a number and a line feed.
@@ -57,8 +57,11 @@ impl Database {
                 }
             }
         }
-        let unknown = "so which tables are live, their levels and column families are unknown";
-        let problem = problem.map(|reason| (manifest, reason.context(unknown).into()));
+        let problem = problem.map(|reason| {
+            let why = explained(&reason);
+            let unknown = "so all tables count, and their levels and column families are unknown";
+            (manifest, Problem::new(Problem::from(reason).state, anyhow!("{why}, {unknown}")))
+        });
         (Self { directory: directory.to_owned(), version: None }, problem)
     }
 

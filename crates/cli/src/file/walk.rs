@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 
-use super::database::{Database, EngineFile, Standing, directory_of};
+use super::database::{Database, EngineFile, Standing, directory_of, is_not_found};
 use super::look::{Look, list, look_at};
 use super::names::{has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
 use super::problem::{ORPHAN, Problem};
@@ -69,6 +69,9 @@ impl Walk {
     /// Finds the files. Tables and filter blocks are recognized by their bytes, or by their name if they were cut
     /// short. A sidecar next to its table is not listed: it is reported with the table.
     pub(crate) fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        if paths.iter().all(|path| is_directory(path).is_err()) {
+            paths.first().map(|path| is_directory(path)).transpose()?;
+        }
         let mut walker = Walker::default();
         paths.iter().try_for_each(|path| walker.add(path))?;
         let mut walk = walker.walk;
@@ -130,7 +133,12 @@ struct Walker {
 
 impl Walker {
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
-        if !is_directory(path)? {
+        let is_directory = match is_directory(path) {
+            // Opening it says so, unless a running engine has removed it since a shell listed it.
+            Err(error) if is_not_found(&error) => false,
+            is_directory => is_directory?,
+        };
+        if !is_directory {
             self.add_file(path, true);
             return Ok(());
         }
@@ -355,6 +363,8 @@ mod tests {
             error.ends_with("has no table and no filter, but 1 other file (subdirectories are not searched)"),
             "{error}"
         );
+        let missing = [PathBuf::from("nosuch.sst"), Path::new(DATABASES).join("running/db")];
+        assert_eq!(names(&walk(&missing).files), ["nosuch.sst", "000012.sst", "000014.sst"]);
         for name in ["empty", "wal-only"] {
             assert!(walk(&[Path::new(DATABASES).join(name).join("db")]).files.is_empty());
         }
