@@ -109,13 +109,14 @@ impl Answers<'_> {
         listing: Listing,
         mut visit: impl FnMut(usize, &[(usize, Because)]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        let bound = |position| u32::try_from(position).unwrap_or(u32::MAX);
         for start in (0..self.sought.len()).step_by(LISTED_AT_ONCE) {
             let end = self.sought.len().min(start + LISTED_AT_ONCE);
             let mut candidates = vec![Vec::new(); end - start];
             for (number, file) in self.files.iter().enumerate() {
                 for (because, positions) in &file.probe.candidates {
                     let mut add = |position| candidates[position as usize - start].push((number, *because));
-                    positions.between(start as u32, end as u32).for_each(&mut add);
+                    positions.between(bound(start), bound(end)).for_each(&mut add);
                 }
             }
             for (position, candidates) in (start..end).zip(candidates) {

@@ -132,7 +132,7 @@ fn name_in_current(current: &Path) -> anyhow::Result<String> {
     let file = RegularFile::open(current)?;
     let expected = || anyhow!("expected MANIFEST-, a number and a line feed");
     ensure!(file.length <= MAX_CURRENT_BYTES, "{:#}, got {} bytes", expected(), file.length);
-    let name = String::from_utf8(file.end(MAX_CURRENT_BYTES)?.into()).ok().with_context(|| expected())?;
+    let name = String::from_utf8(file.end(MAX_CURRENT_BYTES)?.into()).ok().with_context(expected)?;
     let name = name.trim_end_matches('\n');
     // CURRENT may be damaged or hostile: its contents must not lead out of the directory.
     ensure!(name.starts_with("MANIFEST-") && !name.contains(['/', '\\']), "{:#}, got {name:?}", expected());

@@ -295,7 +295,7 @@ mod tests {
     fn a_database_and_all_of_its_files_are_the_same_tables() {
         for name in ["running", "leveldb-rest", "blobs-7.8", "empty", "families"] {
             let directory = Path::new(DATABASES).join(name).join("db");
-            let whole = walk(&[directory.clone()]);
+            let whole = walk(std::slice::from_ref(&directory));
             let mut each: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
             each.sort();
             let each = walk(&each);
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn only_live_tables_count_unless_others_are_all_that_was_passed() {
         let directory = Path::new(DATABASES).join("running/db");
-        let all = walk(&[directory.clone()]);
+        let all = walk(std::slice::from_ref(&directory));
         assert_eq!(names(&all.files), ["000012.sst", "000014.sst"]);
         assert_eq!(all.files.iter().map(Found::level).collect::<Vec<_>>(), [Some(1), Some(0)]);
         assert_eq!(names(&all.not_live), ["000009.sst", "000011.sst", "000016.sst", "000099.sst"]);

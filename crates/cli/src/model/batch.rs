@@ -85,9 +85,10 @@ impl Ends {
         ensure!(u32::try_from(count).is_ok(), "--ranges: expected less than 2^32 ranges: split the file");
         let separator = if is_paired { "NUL" } else { "tab" };
         let range = |number: usize| {
-            let (lower, upper) = match is_paired {
-                true => (lines.entry(2 * number).0, lines.entry(2 * number + 1).0),
-                false => lines.entry(number),
+            let (lower, upper) = if is_paired {
+                (lines.entry(2 * number).0, lines.entry(2 * number + 1).0)
+            } else {
+                lines.entry(number)
             };
             let (range, [from, to]) = (grouped(number as u64 + 1), [lower, upper].map(key_text));
             // No key is below the empty key, so no range ends there.

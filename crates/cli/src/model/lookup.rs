@@ -67,11 +67,13 @@ impl<'m> Lookup<'m> {
         let hasher = match hasher_of(map.index.hash_identity(), context.secret.as_ref()) {
             Ok(_) if !map.index.writes().is_empty() => {
                 let problem = format!("{name}: expected a map of files, got one of writes");
-                return Ok(self.problems.push((State::Unusable, problem)));
+                self.problems.push((State::Unusable, problem));
+                return Ok(());
             }
             Ok(hasher) => hasher,
             Err(problem) => {
-                return Ok(self.problems.push((State::Unusable, format!("{name}: {}", in_options(&problem)))));
+                self.problems.push((State::Unusable, format!("{name}: {}", in_options(&problem))));
+                return Ok(());
             }
         };
         let hashes = keys.hashes(&hasher);
@@ -103,7 +105,8 @@ impl<'m> Lookup<'m> {
             }
         }
         answers.named.iter_mut().chain([&mut answers.unknown]).for_each(|positions| positions.sort_unstable());
-        Ok(self.maps.push(answers))
+        self.maps.push(answers);
+        Ok(())
     }
 
     /// Returns the number of maps that can be used.
@@ -137,9 +140,9 @@ impl<'m> Lookup<'m> {
             });
         }
         let is_contradicted = self.contradictions.contains_key(&file.fingerprint());
-        said.map(|said| match is_contradicted {
-            true => Said { maybe: self.all.clone(), unknown: self.all.clone(), ..said },
-            false => said,
-        })
+        if is_contradicted {
+            said = said.map(|said| Said { maybe: self.all.clone(), unknown: self.all.clone(), ..said });
+        }
+        said
     }
 }

@@ -164,7 +164,7 @@ impl FileProbe {
     }
 
     fn without_filter(&mut self, kind: &str) {
-        self.kind = "none".to_owned();
+        "none".clone_into(&mut self.kind);
         self.note(State::Missing, format!("it has no {kind}"));
         self.add_all(Because::NoFilter);
     }
@@ -183,9 +183,10 @@ pub(crate) fn probe_mapped(
     context: &Context,
 ) -> FileProbe {
     let bounds = Bounds::of(opened);
-    let in_range = match bounds.are_known() {
-        true => keys.all().filtered(|position| bounds.hold(keys.keys[*position as usize])),
-        false => keys.all(),
+    let in_range = if bounds.are_known() {
+        keys.all().filtered(|position| bounds.hold(keys.keys[*position as usize]))
+    } else {
+        keys.all()
     };
     let mapped = in_maps.map_or_else(|| in_range.clone(), |in_maps| in_range.within(in_maps));
     let mut probe = FileProbe { in_range, in_maps: mapped, ..FileProbe::default() };

@@ -9,7 +9,6 @@ mod output;
 mod page;
 mod record;
 mod text;
-#[cfg_attr(not(test), allow(dead_code, reason = "the commands whose figures have these units move here one by one"))]
 pub(crate) mod types;
 
 pub(crate) use blocks::{Extent, MAX_PAGES};

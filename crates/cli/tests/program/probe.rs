@@ -77,7 +77,7 @@ fn figures_are_those_of_the_listing_and_the_rate_is_the_expected_one() {
     let rows = listed(&[&out, "--keys", &absent], 0);
     let sum: usize = rows.iter().map(|(_, names, _)| names.len()).sum();
     let number = |value: &Value| value.as_f64().unwrap();
-    assert_eq!((number(&group["mean_candidates"]) * 6_980.0).round(), sum as f64);
+    assert!((number(&group["mean_candidates"]) * 6_980.0 - sum as f64).abs() < 0.5, "{group}");
     assert_eq!(group["without_candidates"], rows.iter().filter(|(_, names, _)| names.is_empty()).count());
     assert_eq!(group["mean_candidates_without_filters"], 7.0);
     let files = group["per_file"].as_array().unwrap();
@@ -224,7 +224,7 @@ fn families_have_figures_of_their_own_and_a_listing_needs_one() {
     run(&["probe", &db, "--keys", &keys, "--family", "cf9"]).expect_error("cf0, cf1, cf2, cf3");
     // Without the manifest, the tables themselves tell. Bounds are unknown then.
     for table in fs::read_dir(&db).unwrap().map(|entry| entry.unwrap()) {
-        if table.file_name().to_str().unwrap().ends_with(".sst") {
+        if table.path().extension().is_some_and(|extension| extension == "sst") {
             fs::copy(table.path(), place.path("").join(table.file_name())).unwrap();
         }
     }
@@ -238,7 +238,8 @@ fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
     let (db, expected) = (format!("{DATABASES}/tombstones/db"), expected("tombstones"));
     let family = &expected["families"][0];
     let [from, to, step] = ["deleted_from", "deleted_to", "step"].map(|field| family[field].as_u64().unwrap());
-    let deleted = lines(from as usize..to as usize, |i| format!("user:{:08}", i as u64 * step));
+    let [from, to, step] = [from, to, step].map(|number| usize::try_from(number).unwrap());
+    let deleted = lines(from..to, |i| format!("user:{:08}", i * step));
     let keys = place.write("deleted", &deleted);
     for (key, names, reasons) in listed(&[&db, "--keys", &keys], 0) {
         assert_eq!(names, ["000009.sst", "000011.sst"], "{key}: the older table has it, the newer one deletes it");
