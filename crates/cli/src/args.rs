@@ -109,7 +109,8 @@ pub(crate) enum Command {
     Build(BuildArgs),
     /// Write a new filter file next to each table, from the table's keys. The tables are not changed
     Rebuild(RebuildArgs),
-    /// Print what is stored: the values of keys, the entries of a range, or all entries, in the format that `build` reads
+    /// Print what is stored: the values of keys, the entries of a range, or all entries, in the format that `build`
+    /// reads
     Get(GetArgs),
     /// Probe only the filters, for many keys or ranges at once, and show which tables each would touch
     Probe(ProbeArgs),
@@ -118,8 +119,8 @@ pub(crate) enum Command {
     /// Build and merge file maps: one file that says which of many tables may contain a key
     #[command(subcommand)]
     Map(MapCommand),
-    /// Show what is in files: their filters, entries, parts and properties, and what is wrong with them. Data blocks are
-    /// not checked: `verify` does that
+    /// Show what is in files: their filters, entries, parts and properties, and what is wrong with them. Data blocks
+    /// are not checked: `verify` does that
     Inspect(InspectArgs),
     /// Read tables, filters, maps and manifests in full, and list all damage and what could not be checked
     Verify(VerifyArgs),

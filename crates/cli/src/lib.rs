@@ -32,6 +32,7 @@ use words::escape::shell_word;
 /// The commands whose results are records, with the records.
 const REPORTS: &[Report] = &[
     ("inspect", &commands::inspect::InspectReport::SCHEMA),
+    ("filter", &model::file::FileReport::SCHEMA),
     ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
     ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
     ("advise levels", &commands::advise::levels::LevelsAdvice::SCHEMA),
@@ -39,7 +40,7 @@ const REPORTS: &[Report] = &[
     ("compare", &commands::compare::rows::Comparison::SCHEMA),
     ("compare --range-length", &commands::compare::ranges::RangeComparison::SCHEMA),
     ("demo", &commands::demo::run::DemoReport::SCHEMA),
-    ("map build", &commands::map::target::WrittenMap::SCHEMA),
+    ("map build, map merge", &commands::map::target::WrittenMap::SCHEMA),
     ("probe", &commands::probe::ProbeReport::SCHEMA),
     ("report", &commands::report::StoreReport::SCHEMA),
     ("verify", &commands::verify::VerifyReport::SCHEMA),

@@ -127,7 +127,8 @@ record! {
         pub(crate) useless_reads: Option<Figure> [row],
         /// the part of `useless_reads` in tables whose filter is missing or cannot be used
         pub(crate) unfiltered_reads: Option<Figure> [json],
-        /// tables that `useless_reads` leaves out, because their filters hold no whole keys and the absent keys are made up
+        /// tables that `useless_reads` leaves out, because their filters hold no whole keys and the absent keys are
+        /// made up
         pub(crate) unmeasured_tables: u64 [json],
         /// kinds of filters, and the numbers of their tables
         pub(crate) kinds: String [row],

@@ -1,5 +1,5 @@
-//! Probes one file for keys or ranges. Bounds exclude first, then a map of files, then the file's filter. Whatever a map
-//! or a filter says, a table with range tombstones must be read for each key in its bounds.
+//! Probes one file for keys or ranges. Bounds exclude first, then a map of files, then the file's filter. Whatever a
+//! map or a filter says, a table with range tombstones must be read for each key in its bounds.
 
 use sstfilter::{BlockError, FilterBlock, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
 use sstfilter_interop::{Error, FilterInfo, FilterKind};
@@ -112,8 +112,8 @@ impl FileProbe {
         self.count(Because::Filter) + self.count(Because::Map)
     }
 
-    /// Returns the number of keys for which the file is expected to be read if all are absent; `None` if the rate of its
-    /// filter is unknown.
+    /// Returns the number of keys for which the file is expected to be read if all are absent; `None` if the rate of
+    /// its filter is unknown.
     pub(crate) fn expected_candidates(&self) -> Option<f64> {
         let (probes, unprobed) = (self.probes() as f64, self.in_maps.count() - self.probes());
         let rate = if probes > 0.0 { self.expected_fpr? } else { 0.0 };

@@ -96,7 +96,8 @@ fn add_group(all: &mut Vec<Block>, title: String, record: &dyn Record, extent: E
     }
 }
 
-/// Returns a table of records; of records without columns, a group of each. The first fact of such a record is its title.
+/// Returns a table of records; of records without columns, a group of each. The first fact of such a record is its
+/// title.
 fn list(field: &Field, records: &[&dyn Record], extent: Extent) -> Block {
     let (title, rows) = (label(field), Rows::of(records, extent));
     if !rows.titles.is_empty() {

@@ -130,7 +130,7 @@ fn levels_that_are_none_are_refused() {
         (&["10", "--bits-per-key", "-1"], "at least 0"),
         (&["10", "--bits-per-key", "1", "--memory", "10"], "cannot be used with"),
         (&["10", "--policy", "auto"], "auto"),
-        (&["./nowhere"], "cannot read ./nowhere"),
+        (&["./nowhere"], "which is neither"),
     ] {
         run(&[&["advise", "levels"], arguments].concat()).expect_error(words);
     }

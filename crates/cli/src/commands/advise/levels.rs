@@ -252,8 +252,8 @@ fn level_of(level: u32, filters: &[TableFilter]) -> LevelSize {
     LevelSize::new(level, keys).with_runs(if level == 0 { files } else { 1 }).with_files(files)
 }
 
-/// Returns the tables of a level that a lookup of an absent key reads. In a level of one run, it reads at most the table
-/// whose range includes its key; larger tables are hit with a higher probability.
+/// Returns the tables of a level that a lookup of an absent key reads. In a level of one run, it reads at most the
+/// table whose range includes its key; larger tables are hit with a higher probability.
 fn useless_reads(level: &LevelSize, filters: &[TableFilter]) -> f64 {
     // Each table is a run, and a lookup probes every run.
     if level.runs == filters.len() as u64 {

@@ -1,6 +1,6 @@
 //! `sstfilter compare --range-length`: measures both sorts of range filter on empty ranges of the keys, and recommends
-//! one. Ranges that are independent of the keys are what scans of other data ask for; those that begin next to a key are
-//! the hardest.
+//! one. Ranges that are independent of the keys are what scans of other data ask for; those that begin next to a key
+//! are the hardest.
 
 use core::ops::Bound;
 

@@ -109,8 +109,8 @@ impl DemoReport {
         })
     }
 
-    /// Returns the share of the reads in vain that ordered range filters leave in files of stretches. If names are dealt
-    /// one by one, no filter can exclude files with names next to the scan.
+    /// Returns the share of the reads in vain that ordered range filters leave in files of stretches. If names are
+    /// dealt one by one, no filter can exclude files with names next to the scan.
     fn left_in_vain(&self) -> f64 {
         let [[none, ordered], _] = self.in_vain();
         ordered / none

@@ -80,7 +80,8 @@ const MAX_BITS: f64 = 40.0;
 /// Steps of the lines of sstfilter's filters.
 const STEPS: u32 = 60;
 
-/// Draws the size and rate of the largest filters, and those of sstfilter's filters of as many keys as the median table.
+/// Draws the size and rate of the largest filters, and those of sstfilter's filters of as many keys as the median
+/// table.
 fn chart(report: &StoreReport) -> anyhow::Result<String> {
     let mut filters: Vec<_> = report.files.iter().filter_map(|file| Some((file, TableFilter::of(file)?))).collect();
     filters.sort_by_key(|(_, filter)| Reverse(filter.bytes));
