@@ -1,4 +1,4 @@
-//! `map probe` and `map info`: what maps say about keys. The failure guarded against: a damaged map that hides keys.
+//! What maps say about keys. The failure guarded against: a damaged map that hides keys.
 
 use std::fs;
 use std::path::Path;
