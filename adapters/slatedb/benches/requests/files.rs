@@ -144,7 +144,6 @@ fn chart(results: &Results, layout: Layout, skew: Skew) -> Chart {
         y: Axis::logarithmic("GET requests per 1,000 lookups", (low, high)),
         labels: Labels::AtEnds,
         series: lines.chain(fits).collect(),
-        bound: None,
     }
 }
 

@@ -5,16 +5,17 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, ensure};
+use anyhow::ensure;
 use clap::Args;
 use sstfilter::FileId;
 
 use crate::file::context::Context;
+use crate::file::database::EngineFile;
 use crate::file::key_list::KeysFormat;
 use crate::file::look::NEITHER;
 use crate::file::map::OpenMap;
 use crate::file::names::is_leftover;
-use crate::file::problem::{Problem, State, in_options};
+use crate::file::problem::in_options;
 use crate::file::walk::{Found, Walk};
 use crate::model::keys::Source;
 use crate::model::verify::{FileVerdict, Verdict, verify};
@@ -92,11 +93,10 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     // No reader uses a sound one.
     files.extend(verify_all(&orphans).into_iter().filter(|orphan| orphan.verdict != Verdict::Sound));
     files.extend(walk.problems.drain(..).map(|(path, problem)| FileVerdict::of_problem(&path, &problem)));
-    for path in core::mem::take(&mut walk.missing) {
-        let missing = anyhow!("missing, although the manifest of its database names it");
-        files.push(FileVerdict::of_problem(&path, &Problem::new(State::Damaged, missing)));
-    }
     let mut notes = walk.notes();
+    let unchecked = [EngineFile::Wal, EngineFile::Blob].map(|file| walk.engine_files.get_key_value(&file));
+    let unchecked = unchecked.into_iter().flatten().map(|(&file, &number)| (file, number)).collect();
+    notes.extend(EngineFile::line(&unchecked).map(|files| format!("not checked: {files}")));
     if maps.is_empty() {
         ensure!(lists.is_empty(), "--key-lists: expected a map that covers them, got none");
     } else {

@@ -1,6 +1,6 @@
 //! A database of RocksDB, LevelDB or Pebble: a directory whose MANIFEST says which tables are live.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -94,16 +94,15 @@ impl Database {
         }
     }
 
-    /// Returns the live tables that are not in the directory.
-    pub(crate) fn missing(&self) -> Vec<PathBuf> {
-        let live = self.version.iter().flat_map(Manifest::files).filter(|(_, file)| file.path == 0);
+    /// Returns the live tables that are not among these numbers, with the paths that they have or should have.
+    pub(crate) fn others(&self, numbers: &HashSet<u64>) -> Vec<(PathBuf, Standing)> {
         let path = |number, extension| self.directory.join(format!("{number:06}.{extension}"));
-        let is_gone = |path: &PathBuf| fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        live.filter_map(|(number, _)| {
+        let live = self.version.iter().flat_map(Manifest::files).filter(|(number, _)| !numbers.contains(number));
+        let found = |(number, file): (u64, &ManifestFile)| {
             let [sst, ldb] = ["sst", "ldb"].map(|extension| path(number, extension));
-            (is_gone(&sst) && is_gone(&ldb)).then_some(sst)
-        })
-        .collect()
+            (if ldb.exists() { ldb } else { sst }, Standing::Live(file.clone()))
+        };
+        live.map(found).collect()
     }
 }
 
@@ -210,14 +209,14 @@ impl EngineFile {
         }
     }
 
-    /// Returns these files in words: `CURRENT, LOCK, 2 blob files`.
-    pub(crate) fn line(files: &BTreeMap<Self, u64>) -> String {
+    /// Returns these files in words, if there are any: `CURRENT, LOCK, 2 blob files`.
+    pub(crate) fn line(files: &BTreeMap<Self, u64>) -> Option<String> {
         let named = files.iter().map(|(file, &number)| match file {
             Self::Current | Self::Identity | Self::Lock => file.noun().to_owned(),
             Self::Options => format!("{number} OPTIONS"),
             _ => crate::words::units::counted(number, file.noun()),
         });
-        named.collect::<Vec<_>>().join(", ")
+        (!files.is_empty()).then(|| named.collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -20,7 +20,6 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
-use super::look::neither;
 use super::names::is_named_like_table;
 use crate::print::note;
 use crate::system::{input, memory};
@@ -165,7 +164,7 @@ impl KeyLines {
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
         // A wrong path, such as that of a table, would be read as lines of garbage.
         if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
-            ensure!(!is_named_like_table(path), "{name}: {}", neither(path));
+            ensure!(!is_named_like_table(path), "{name}: expected a file of keys, got a table, by its name");
             note(&format!(
                 "note: {name} contains NUL bytes, which are read as bytes of keys: if a NUL byte ends each key, pass \
                  --keys-format nul"

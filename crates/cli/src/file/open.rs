@@ -106,14 +106,22 @@ pub(crate) fn open_to_probe(found: &Found, context: &Context) -> Result<Opened, 
     Ok(opened)
 }
 
-/// Tells a table that a running engine has removed since it was listed.
+/// Tells a table that a running engine has removed since it was listed from one that is missing.
 fn gone(found: &Found, problem: Problem) -> Problem {
     if !matches!(found.standing, Standing::Live(_)) || !is_not_found(&problem.reason) {
         return problem;
     }
     let database = directory_of(&found.path).map(|directory| Database::read(directory).0);
+    let name = input::name(&found.path);
     match database.map(|database| database.standing(&found.path)) {
-        Some(Standing::NotLive(why)) => Problem::new(State::NotLive, anyhow!("{}: {why}", input::name(&found.path))),
+        Some(Standing::NotLive(why)) => Problem::new(State::NotLive, anyhow!("{name}: {why}")),
+        Some(Standing::Live(file)) if file.path > 0 => {
+            let elsewhere = "in another directory of its database (db_paths), where this program does not look";
+            Problem::new(State::Unread, anyhow!("{name}: {elsewhere}"))
+        }
+        Some(Standing::Live(_)) => {
+            Problem::new(State::Damaged, anyhow!("{name}: the manifest of its database names it, and it is gone"))
+        }
         _ => problem,
     }
 }

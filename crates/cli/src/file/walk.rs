@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::database::{Database, EngineFile, Standing, directory_of, is_not_found};
 use super::look::{Look, list, look_at};
-use super::names::{has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
+use super::names::{engine_number, has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
 use super::problem::{ORPHAN, Problem};
 use crate::system::input;
 use crate::words::group;
@@ -52,8 +52,6 @@ pub(crate) struct Walk {
     pub(crate) files: Vec<Found>,
     /// Tables that their database does not use. No figure counts them.
     pub(crate) not_live: Vec<Found>,
-    /// Live tables that are gone.
-    pub(crate) missing: Vec<PathBuf>,
     /// Files of databases that are no tables.
     pub(crate) engine_files: BTreeMap<EngineFile, u64>,
     /// Sidecars whose tables are gone. No reader uses them.
@@ -81,9 +79,21 @@ impl Walk {
             walk.files = core::mem::take(&mut walk.not_live);
         }
         if !only_files {
-            walk.missing = walk.databases.iter().flat_map(|database| database.missing()).collect();
+            walk.add_unlisted();
         }
         Ok(walk)
+    }
+
+    /// Adds live tables that no directory has listed: a running engine has just written them, or they are gone. They
+    /// may have keys.
+    fn add_unlisted(&mut self) {
+        for database in &self.databases {
+            let is_here = |found: &&Found| found.database.as_ref().is_some_and(|other| Arc::ptr_eq(other, database));
+            let numbers = self.files.iter().filter(is_here).filter_map(|found| engine_number(&found.path)).collect();
+            let found = |(path, standing)| Found { path, database: Some(Arc::clone(database)), standing };
+            let unlisted: Vec<_> = database.others(&numbers).into_iter().map(found).collect();
+            self.files.extend(unlisted);
+        }
     }
 
     /// Fails if there is nothing but orphans.
@@ -111,14 +121,9 @@ impl Walk {
             let what = format!("not counted, because the live version of its database does not name it: {why}");
             add(&what, files.into_iter().map(|found| found.path.as_path()).collect());
         }
-        add(
-            "missing, although the manifest of its database names it",
-            self.missing.iter().map(AsRef::as_ref).collect(),
-        );
         add(&format!("orphan: {ORPHAN}"), self.orphans.iter().map(AsRef::as_ref).collect());
-        if !self.engine_files.is_empty() {
-            notes.push(format!("files of the engine, not tables: {}", EngineFile::line(&self.engine_files)));
-        }
+        let engine_files = EngineFile::line(&self.engine_files);
+        notes.extend(engine_files.map(|files| format!("files of the engine, not tables: {files}")));
         notes
     }
 }
@@ -153,12 +158,12 @@ impl Walker {
         let (found, others) = (self.found(), self.walk.others.len());
         files.iter().for_each(|file| self.add_file(file, false));
         let others = match self.walk.others.len() - others {
-            0 => "no files".to_owned(),
+            0 => "it is empty".to_owned(),
             others => counted(others as u64, "other file"),
         };
         ensure!(
             is_database || was_met || self.found() > found,
-            "{} has no table and no filter, but {others} (subdirectories are not searched)",
+            "{} has no table and no filter ({others}; subdirectories are not searched)",
             input::name(path)
         );
         Ok(())
@@ -278,6 +283,8 @@ mod tests {
     //! `DB/*` finds other tables than `DB`.
 
     use super::*;
+    use crate::file::open::{Context, open};
+    use crate::file::problem::{State, explained};
 
     const DATABASES: &str = "../interop/fixtures/databases";
 
@@ -300,7 +307,7 @@ mod tests {
             each.sort();
             let each = walk(&each);
             for walk in [&whole, &each] {
-                assert_eq!((walk.others.len(), walk.missing.len(), walk.orphans.len()), (0, 0, 0), "{name}");
+                assert_eq!((walk.others.len(), walk.orphans.len()), (0, 0), "{name}");
             }
             assert_eq!(names(&whole.files), names(&each.files), "{name}");
             assert_eq!(names(&whole.not_live), names(&each.not_live), "{name}");
@@ -343,15 +350,19 @@ mod tests {
         let mut bytes = fs::read(&manifest).unwrap();
         bytes[20] ^= 1;
         fs::write(&manifest, bytes).unwrap();
-        let walk = Walk::of(&[directory.path().to_owned()]).unwrap();
-        assert_eq!((walk.files.len(), walk.not_live.len()), (6, 0));
-        assert_eq!(walk.problems[0].0, manifest);
+        let unread = Walk::of(&[directory.path().to_owned()]).unwrap();
+        assert_eq!((unread.files.len(), unread.not_live.len()), (6, 0));
+        assert_eq!(unread.problems[0].0, manifest);
         fs::remove_file(&manifest).unwrap();
         assert_eq!(Walk::of(&[directory.path().to_owned()]).unwrap().problems.len(), 1);
         // A table of which the database knows and that is gone.
         fs::copy(source.join("MANIFEST-000005"), &manifest).unwrap();
         fs::remove_file(directory.path().join("000014.sst")).unwrap();
-        assert_eq!(Walk::of(&[directory.path().to_owned()]).unwrap().missing, [directory.path().join("000014.sst")]);
+        let walk = walk(&[directory.path().to_owned()]);
+        assert_eq!(names(&walk.files), ["000012.sst", "000014.sst"]);
+        let problem = open(&walk.files[1], &Context::default()).err().unwrap();
+        assert_eq!(problem.state, State::Damaged);
+        assert!(explained(&problem.reason).ends_with("the manifest of its database names it, and it is gone"));
     }
 
     #[test]
@@ -360,7 +371,7 @@ mod tests {
         fs::write(directory.path().join("notes.txt"), "no table").unwrap();
         let error = Walk::of(&[directory.path().to_owned()]).unwrap_err().to_string();
         assert!(
-            error.ends_with("has no table and no filter, but 1 other file (subdirectories are not searched)"),
+            error.ends_with("has no table and no filter (1 other file; subdirectories are not searched)"),
             "{error}"
         );
         let missing = [PathBuf::from("nosuch.sst"), Path::new(DATABASES).join("running/db")];

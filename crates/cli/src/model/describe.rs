@@ -178,7 +178,7 @@ fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Conte
 
 fn region(part: TablePart, range: Range<u64>, index: Option<&str>) -> PartReport {
     let checksum = match part {
-        TablePart::Data => Some("not read"),
+        TablePart::Data | TablePart::Padding => Some("not read"),
         TablePart::Index => Some(index.unwrap_or("sound")),
         // Known when the filters are described.
         TablePart::Filter | TablePart::RangeFilter | TablePart::FilterIndex => None,

@@ -233,6 +233,24 @@ fn families_have_figures_of_their_own_and_a_listing_needs_one() {
 }
 
 #[test]
+fn a_live_table_that_is_gone_may_have_every_key() {
+    let place = Place::new();
+    fs::create_dir(place.path("db")).unwrap();
+    for file in fs::read_dir(format!("{DATABASES}/running/db")).unwrap().map(|entry| entry.unwrap()) {
+        fs::copy(file.path(), place.path("db").join(file.file_name())).unwrap();
+    }
+    let (db, keys) = (place.text("db"), place.write("keys", "user:00000000\nno key\n"));
+    fs::remove_file(place.path("db/000012.sst")).unwrap();
+    let absent = run(&["probe", &db, "--keys", &keys, "--list", "absent"]).expect_code(1);
+    assert_eq!(absent.stdout, "");
+    for (key, names, _) in listed(&[&db, "--keys", &keys], 1) {
+        assert!(names.contains(&"000012.sst".to_owned()), "{key}");
+    }
+    let report = run(&["report", &db]).expect_code(1).stdout;
+    assert!(report.contains("and it is gone"), "{report}");
+}
+
+#[test]
 fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
     let place = Place::new();
     let (db, expected) = (format!("{DATABASES}/tombstones/db"), expected("tombstones"));
