@@ -236,7 +236,7 @@ impl Format {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::print::{Extent, text};
+    use crate::print::{Extent, Show, text};
 
     fn table() -> FileReport {
         let own = FilterReport {
@@ -332,5 +332,13 @@ db/notes       other        0 B  unread      -        -  -            -         
         let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
         let unread = FileReport { path, state: State::Unread, reasons, ..FileReport::default() };
         assert_eq!(text(&Files { files: vec![table(), unread] }, Extent::default()), BESIDE_OTHERS);
+    }
+
+    #[test]
+    fn quiet_text_has_the_state_and_its_reasons() {
+        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
+        let unread = FileReport { state: State::Unread, reasons, ..FileReport::default() };
+        let quiet = Extent { least: Show::Notable, ..Extent::default() };
+        assert_eq!(text(&unread, quiet), "state  unread\n\nreasons:\n  state  unread\n  why    permission denied\n");
     }
 }

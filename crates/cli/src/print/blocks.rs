@@ -90,7 +90,8 @@ fn add(all: &mut Vec<Block>, field: &'static Field, cell: Cell<'_>, extent: Exte
 }
 
 fn add_group(all: &mut Vec<Block>, title: String, record: &dyn Record, extent: Extent) {
-    let blocks = blocks(record, extent);
+    // A notable record shows its row at least, as it would in a table.
+    let blocks = blocks(record, Extent { least: extent.least.min(Show::Row), ..extent });
     if !blocks.is_empty() {
         all.push(Block::Group { title, blocks });
     }
