@@ -24,14 +24,16 @@ output. Fields may be added in any release; a renamed or removed field is listed
 
 /// Returns the page: the fields that each command prints, and what their names mean in all commands.
 pub(crate) fn page(reports: &[Report]) -> String {
-    let (mut page, mut shown) = (LEAD.to_owned(), Vec::new());
-    for (command, schema) in reports {
+    let mut shown = Vec::new();
+    let section = |(command, schema): &Report| {
         let shape = in_lines(&names(schema, &mut shown));
-        page += &format!("\n## `{command}`\n\n{}\n\n```text\n{shape}\n```\n", schema.about.trim());
-    }
+        format!("\n## `{command}`\n\n{}\n\n```text\n{shape}\n```\n", schema.about.trim())
+    };
+    let sections: String = reports.iter().map(section).collect();
     let mut all = named_once(reports.iter().flat_map(|(_, schema)| fields(schema)));
     all.sort_unstable_by_key(|field| field.name);
-    page + "\n## Names\n\n" + &all.into_iter().filter_map(explanation).collect::<String>()
+    let explanations: String = all.into_iter().filter_map(explanation).collect();
+    format!("{LEAD}{sections}\n## Names\n\n{explanations}")
 }
 
 fn in_lines(names: &str) -> String {

@@ -1,6 +1,5 @@
 //! `sstfilter report`: how the filters of a store are.
 
-mod page;
 mod rates;
 mod run;
 
