@@ -222,11 +222,7 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
         assert_eq!(verified, Some(Outcome::Yes), "a copied filter is sound");
     }
     for format in ["lines", "nul", "hex"] {
-        command(
-            &["filter", "--keys", file, "--out", &block, "--overwrite", "--keys-format", format],
-            &[],
-            is_json,
-        );
+        command(&["filter", "--keys", file, "--out", &block, "--overwrite", "--keys-format", format], &[], is_json);
     }
     command(&["probe", directory, "--keys", file], &[], is_json);
     assert!(!contents.is_empty() || sound != Some(Outcome::Yes), "an empty file is no table");

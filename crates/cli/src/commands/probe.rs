@@ -120,7 +120,8 @@ record! {
         read_for_range_tombstones: Option<u64> [row],
         /// keys that the filter was probed for
         keys_probed: u64,
-        observed_fpr: Option<Rate> [row],
+        /// share of these keys for which the filter says "may contain": its false positive rate if all are absent
+        positive_rate: Option<Rate> [row],
         expected_fpr: Option<Rate> [row],
         /// why the filter has its state
         reason: Option<String>,
@@ -409,7 +410,7 @@ impl Store<'_> {
             read_for: probe.candidates(),
             read_for_range_tombstones: probe.has_range_tombstones.then(|| probe.count(Because::RangeTombstones)),
             keys_probed: probe.probes(),
-            observed_fpr: rate(probe.positives(), probe.probes()),
+            positive_rate: rate(probe.positives(), probe.probes()),
             expected_fpr: probe.expected_fpr.map(Rate),
             reason: probe.problem.clone().or_else(|| probe.sidecar_problem.clone()),
         };

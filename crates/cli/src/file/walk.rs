@@ -122,6 +122,9 @@ impl Walk {
             add(&what, files.into_iter().map(|found| found.path.as_path()).collect());
         }
         add(&format!("orphan: {ORPHAN}"), self.orphans.iter().map(AsRef::as_ref).collect());
+        if self.files.is_empty() && !self.databases.is_empty() {
+            notes.push("no tables: the database is empty, or all of its data is in the log".to_owned());
+        }
         let engine_files = EngineFile::line(&self.engine_files);
         notes.extend(engine_files.map(|files| format!("files of the engine, not tables: {files}")));
         notes

@@ -123,7 +123,7 @@ fn levels_that_are_none_are_refused() {
         (&[""], "a value is required"),
         (
             &["1e4,,1e5"],
-            "expected keys of each level, such as 40K/4,1e5,1e6, or a path, got '1e4,,1e5', which is neither",
+            "expected keys of each level, such as 40K/4,1e5,1e6, or paths, got '1e4,,1e5', which is neither",
         ),
         (&["1e4/0"], "which is neither"),
         (&["-1"], "-1"),

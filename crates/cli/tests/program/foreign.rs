@@ -275,7 +275,7 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     let keys = place.write("words", "apple\nbanana\n");
     let table = format!("{FIXTURES}/pebble/v4-cockroach.sst");
     let file = &probed(&[&table, "--keys", &keys], 0)["per_file"][0];
-    assert_eq!((&file["read_for"], &file["keys_probed"], &file["observed_fpr"]), (&2.into(), &0.into(), &Value::Null));
+    assert_eq!((&file["read_for"], &file["keys_probed"], &file["positive_rate"]), (&2.into(), &0.into(), &Value::Null));
     let listed = run(&["probe", &table, "--keys", &keys, "--list", "all"]).expect_code(0);
     assert!(listed.stdout.starts_with("apple\t1\tv4-cockroach.sst\tnot covered\n"), "{}", listed.stdout);
     assert!(listed.stderr.contains("its filter holds no part of some keys"), "{}", listed.stderr);

@@ -38,7 +38,7 @@ fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
         let found = probed(&[&table, "--keys", &absent(&place)], 0);
         let file = &found["per_file"][0];
         assert!(file["reason"].is_null(), "{file}");
-        let (observed, expected) = (number(&file["observed_fpr"]), number(&file["expected_fpr"]));
+        let (observed, expected) = (number(&file["positive_rate"]), number(&file["expected_fpr"]));
         assert!(expected > 0.004 && (observed / expected - 1.0).abs() < 0.4, "{file}");
         assert!(file["kind"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
         let found = probed(&[&table, "--keys", &place.text("keys.tsv")], 0);
@@ -107,7 +107,7 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
         let found = probed(&[&bare, "--keys", &keys], 0);
         assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
         let found = probed(&[&bare, "--keys", &absent(&place)], 0);
-        assert!(number(&found["per_file"][0]["observed_fpr"]) < 0.03, "{found}");
+        assert!(number(&found["per_file"][0]["positive_rate"]) < 0.03, "{found}");
         run(&["get", &bare]).expect_error("expected a table, got a filter");
         run(&["filter", &bare, "--out", &place.text("out")]).expect_error("expected a table, got a filter");
     }
@@ -142,7 +142,7 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     let found = probed(&[&sidecar, "--keys", &place.text("keys.tsv")], 0);
     assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
     let found = probed(&[&sidecar, "--keys", &absent(&place)], 0);
-    assert!(number(&found["per_file"][0]["observed_fpr"]) < 0.03, "{found}");
+    assert!(number(&found["per_file"][0]["positive_rate"]) < 0.03, "{found}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["files"][0]["partitions"]) > 9.0);
     let refused = ["filter", &table, "--out", &place.text("out")];
     run(&refused).expect_error("partitioned filter");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use sstfilter::KindId;
@@ -121,6 +121,11 @@ pub(crate) fn run(args: &LevelsArgs, context: &Context) -> anyhow::Result<(Outco
     let equal = LevelPlan::with_equal_bits(&store.levels, budget, configure)?;
     let enough = enough(&plan, |bytes| LevelPlan::new(&store.levels, bytes, configure).ok());
     let total = |choice: &str, plan: &LevelPlan| Total::new(choice, plan.bytes(), keys, plan.useless_reads());
+    let better = store.now.as_ref().filter(|now| now.useless_reads.0 < plan.useless_reads());
+    let keep = better.map(|now| {
+        let [now, planned] = [now.useless_reads.0, plan.useless_reads()].map(figure);
+        format!("keep the filters as they are: a lookup of an absent key reads {now} tables needlessly, with this plan {planned}")
+    });
     let mut totals = vec![total("this plan", &plan), total("equal bits", &equal)];
     totals.extend(store.now);
     totals.extend(enough.as_ref().map(|enough| total("enough", enough)));
@@ -130,7 +135,7 @@ pub(crate) fn run(args: &LevelsArgs, context: &Context) -> anyhow::Result<(Outco
         memory_limit_bytes: Bytes(budget),
         plan: plan.levels.iter().map(LevelFilters::new).collect(),
         totals,
-        advice: advice(&plan, &equal, enough.as_ref()),
+        advice: keep.unwrap_or_else(|| advice(&plan, &equal, enough.as_ref())),
         notes: store.notes,
     };
     Ok((store.outcome, advice))
@@ -138,17 +143,18 @@ pub(crate) fn run(args: &LevelsArgs, context: &Context) -> anyhow::Result<(Outco
 
 /// Parses the keys of levels. Returns `None` for paths.
 fn stated(store: &[PathBuf]) -> anyhow::Result<Option<Vec<LevelSize>>> {
-    let [path] = store else { return Ok(None) };
-    let text = path.to_string_lossy();
+    let text = store.iter().map(|levels| levels.to_string_lossy()).collect::<Vec<_>>().join(",");
     let level = |(level, text): (u32, &str)| {
         let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
         Ok(LevelSize::new(level, parse_number(keys)?).with_runs(number_in(1..=u64::MAX)(runs)?))
     };
     // From level 0 on, so that the list needs no numbers of levels.
     let levels = (0..).zip(text.split(',')).map(level).collect::<Result<_, String>>();
-    let is_path = input::is_standard(path) || path.exists();
-    let expected = "expected keys of each level, such as 40K/4,1e5,1e6, or a path";
-    ensure!(levels.is_ok() || is_path, "{expected}, got '{}', which is neither", input::name(path));
+    let neither = store.iter().find(|path| !input::is_standard(path) && !path.exists());
+    if let (Err(_), Some(neither)) = (&levels, neither) {
+        let expected = "expected keys of each level, such as 40K/4,1e5,1e6, or paths";
+        bail!("{expected}, got '{}', which is neither", input::name(neither));
+    }
     Ok(levels.ok())
 }
 
