@@ -25,10 +25,10 @@ Exit codes:
        tables left out because they are not understood, and orphan sidecars are reported,
        but are no damage
   1    no: a key is absent or a range is empty (get), something is damaged, lost or stale,
-       pages of a map are unknown, or no filter meets the need (advise)
+       a merged map has unknown pages, or no filter meets the need (advise)
   2    failure: standard error, or the report, says why and what to do. With --json, the
        object is {\"error\": \"...\"}, unless a report has the problems
-  3    something could not be checked (verify)
+  3    something could not be checked (verify), or not all files are known (probe)
   130  interrupted (Ctrl-C); 143 after SIGTERM. What was completed is whole
   141  the reader of the output went away (sstfilter ... | head)";
 
@@ -112,7 +112,8 @@ pub(crate) enum Command {
     /// Print what is stored: the values of keys, the entries of a range, or all entries, in the format that `build`
     /// reads
     Get(GetArgs),
-    /// Probe only the filters, for many keys or ranges at once, and show which tables each would touch
+    /// Show which files lookups of keys, or scans of ranges, must read, and why: bounds, filters, maps, range
+    /// tombstones
     Probe(ProbeArgs),
     /// Write a filter without a table: built from keys, or copied from a table
     Filter(FilterCommandArgs),

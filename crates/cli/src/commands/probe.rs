@@ -21,7 +21,7 @@ use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::model::batch::{Ends, KeyBatch, Positions, cores, in_parallel};
 use crate::model::group::{Family, FamilyPlace as Place, place_of};
-use crate::model::keys::{Source, file_id, id_text};
+use crate::model::keys::{Source, file_id, id_text, why_not_mapped};
 use crate::model::lookup::Lookup;
 use crate::model::probe::{Because, FileProbe, probe_mapped, probe_ranges};
 use crate::print::types::{Figure, Key, PathName, Rate};
@@ -99,8 +99,8 @@ record! {
         mean_candidates_without_filters: Figure [row],
         /// files that are expected if all keys are absent
         expected_candidates: Option<Figure> [row],
-        /// keys or ranges that no file contains
-        without_candidates: u64 [row],
+        /// keys or ranges that no file contains; null if other files may
+        without_candidates: Option<u64> [row],
         per_file: Vec<FileCounts>,
     }
 
@@ -191,6 +191,9 @@ struct Row {
     probe: FileProbe,
 }
 
+/// How often the files of a database are listed, because a running engine has removed some of them.
+const MAX_WALKS: u32 = 5;
+
 /// The positions of keys that are kept of each file: their memory grows with the number of files.
 #[derive(Clone, Copy)]
 enum Kept {
@@ -240,13 +243,23 @@ pub(crate) fn run(
     let problems =
         walk.problems.iter().map(|(path, problem)| format!("{}: {}", input::name(path), explained(&problem.reason)));
     let mut remarks: Vec<_> = problems.collect();
-    let (state, is_incomplete) = store.probe(args, &walk.files, format, context, &mut remarks)?;
+    let (state, mut is_incomplete) = store.probe(args, &mut walk, format, context, &mut remarks)?;
+    // Which files there are, and on which levels, is then unknown.
+    is_incomplete |= !walk.problems.is_empty();
     let of_files = store.rows.iter().flat_map(|row| row.remarks.iter().map(|remark| (remark, row.name())));
     for (remark, files) in group::by(&of_files.collect::<Vec<_>>(), |(remark, _)| *remark) {
         remarks.push(group::line(remark, "file", files.iter().map(|(_, name)| name.as_str())));
     }
     remarks.extend(walk.notes());
-    let state = store.rows.iter().map(|row| row.counts.state).max().unwrap_or_default().max(state);
+    let others: Vec<_> = walk.others.iter().map(|path| input::name(path)).collect();
+    if !others.is_empty() {
+        remarks.push(group::line("neither a table nor a filter: not probed", "file", others.iter().map(AsRef::as_ref)));
+    }
+    let states = store.rows.iter().map(|row| row.counts.state);
+    let state =
+        states.chain(walk.problems.iter().map(|(_, problem)| problem.state)).max().unwrap_or_default().max(state);
+    let unchecked = if is_incomplete { Outcome::NotChecked } else { Outcome::Yes };
+    let outcome = state.outcome().max(unchecked);
     let families = store.families(args.family.family.as_deref())?;
     let mut report = ProbeReport { sought: sought.len() as u64, ..ProbeReport::default() };
     if let Some(listing) = args.list {
@@ -260,16 +273,19 @@ pub(crate) fn run(
         if !output.is_json {
             remarks.iter().for_each(|remark| note(remark));
             answers.print(listing, format, output)?;
-            return Ok(state.outcome());
+            return Ok(outcome);
         }
         report.answers = answers.records(listing)?;
     }
     if args.is_by_file() {
         report.lookups = store.lookups(&families);
     } else {
-        report.groups = families.into_iter().map(|family| store.group(family)).collect();
+        let names: BTreeSet<_> = families.iter().map(|family| family.name.clone()).collect();
+        // The keys of one family may be in a file whose family is unknown.
+        is_incomplete |= names.len() > 1 && names.contains(&None);
+        report.groups = families.into_iter().map(|family| store.group(family, is_incomplete)).collect();
     }
-    output.print((state.outcome(), ProbeReport { findings: remarks, ..report }))
+    output.print((outcome, ProbeReport { findings: remarks, ..report }))
 }
 
 impl Store<'_> {
@@ -277,7 +293,7 @@ impl Store<'_> {
     fn probe(
         &mut self,
         args: &ProbeArgs,
-        files: &[Found],
+        walk: &mut Walk,
         format: KeysFormat,
         context: &Context,
         remarks: &mut Vec<String>,
@@ -287,7 +303,7 @@ impl Store<'_> {
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
         };
         let is_map = |found: &&Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
-        let (found, files): (Vec<_>, Vec<_>) = files.iter().partition(is_map);
+        let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(|found| is_map(&found));
         let (mut maps, mut problems) = (Vec::new(), Vec::new());
         for found in &found {
             match OpenMap::open(&found.path).map_err(Problem::from) {
@@ -297,18 +313,33 @@ impl Store<'_> {
         }
         let lookup = Lookup::of(&maps, &keys, context)?;
         // A map that cannot be used covers files that are not known.
-        let is_incomplete = lookup.len() < found.len() && files.is_empty() && args.key_lists.is_empty();
+        let mut is_incomplete = lookup.len() < found.len();
         problems.extend(lookup.problems.iter().cloned());
         let state = problems.iter().map(|(state, _)| *state).max().unwrap_or_default();
         remarks.extend(problems.into_iter().map(|(_, problem)| problem));
         let progress = SharedProgress::new("probing filters", (files.len() * self.sought.len()) as u64);
         let threads = args.threads.map_or_else(cores, usize::from);
-        let rows = in_parallel(&files, threads, |found| {
-            let row = self.row(found, &keys, &lookup, args, context);
-            progress.advance(self.sought.len() as u64);
-            row
-        });
-        self.rows.extend(rows.into_iter().flatten());
+        for attempt in 1.. {
+            let rows = in_parallel(&files, threads, |found| {
+                let row = self.row(found, &keys, &lookup, context);
+                progress.advance(self.sought.len() as u64);
+                row
+            });
+            let is_removed = rows.iter().any(Option::is_none);
+            self.rows.extend(rows.into_iter().flatten());
+            if !is_removed {
+                break;
+            }
+            // A running engine has removed files. What replaced them was not live before.
+            files = walk.walk_again(&args.paths)?;
+            if attempt == MAX_WALKS {
+                remarks.push(
+                    "the engine removes tables faster than they are probed: any file may contain a key".to_owned(),
+                );
+                is_incomplete = true;
+                break;
+            }
+        }
         for list in Source::lists(&args.key_lists, format)? {
             let path = Some(list.found.path.as_path());
             let row = match list.open(context) {
@@ -339,7 +370,13 @@ impl Store<'_> {
     /// Returns the families that are asked about, each with its files in the order of the command line.
     fn families(&mut self, name: Option<&str>) -> anyhow::Result<Vec<Family<Row>>> {
         let rows = self.rows.drain(..).enumerate();
-        let rows: Vec<_> = rows.map(|(number, row)| (row.place.clone(), Row { number, ..row })).collect();
+        let mut rows: Vec<_> = rows.map(|(number, row)| (row.place.clone(), Row { number, ..row })).collect();
+        // A file whose family is unknown may be of the one that is asked about.
+        let asked =
+            rows.iter().map(|(place, _)| place).find(|(_, family)| family.is_some() && family.as_deref() == name);
+        if let Some(asked) = asked.cloned() {
+            rows.iter_mut().filter(|((_, family), _)| family.is_none()).for_each(|(place, _)| place.clone_from(&asked));
+        }
         let mut families = Family::chosen(Family::of_each(rows), name)?;
         families.iter_mut().for_each(|family| family.files.sort_by_key(|row| row.number));
         Ok(families)
@@ -355,28 +392,20 @@ impl Store<'_> {
     }
 
     /// Probes a file; `None` if a running engine has removed it.
-    fn row(
-        &self,
-        found: &Found,
-        keys: &KeyBatch<'_>,
-        lookup: &Lookup<'_>,
-        args: &ProbeArgs,
-        context: &Context,
-    ) -> Option<Row> {
+    fn row(&self, found: &Found, keys: &KeyBatch<'_>, lookup: &Lookup<'_>, context: &Context) -> Option<Row> {
         let path = Some(found.path.as_path());
         let opened = match open_to_probe(found, context) {
             Ok(opened) => opened,
             Err(problem) if problem.state == State::NotLive => return None,
             Err(problem) => {
                 let database = found.database.as_ref().map(|database| database.directory.clone());
-                // It may be of any family.
-                let family = found.family().map(str::to_owned).or_else(|| args.family.family.clone());
+                let family = found.family().map(str::to_owned);
                 let probe = FileProbe::unopened(&problem, self.all());
                 return Some(self.finished(path, None, (database, family), found.level(), probe));
             }
         };
         let id = if lookup.len() == 0 { None } else { file_id(&opened).ok() };
-        let said = id.and_then(|id| lookup.says(id));
+        let said = id.filter(|_| why_not_mapped(&opened).is_none()).and_then(|id| lookup.says(id));
         let probe = match self.sought {
             Sought::Keys(_) => probe_mapped(&opened, keys, said.as_ref().map(|said| &said.maybe), context),
             Sought::Ranges(ranges) => probe_ranges(&opened, ranges, context),
@@ -434,7 +463,7 @@ impl Store<'_> {
         sums
     }
 
-    fn group(&self, family: Family<Row>) -> ProbeGroup {
+    fn group(&self, family: Family<Row>, is_incomplete: bool) -> ProbeGroup {
         let numbers = self.candidates(&family);
         let mean = |sum: f64| Figure(sum / numbers.len() as f64);
         let expected: Option<f64> = family.files.iter().map(|row| row.expected).sum();
@@ -445,7 +474,7 @@ impl Store<'_> {
             max_candidates: numbers.iter().max().copied().unwrap_or_default().into(),
             mean_candidates_without_filters: mean(family.files.iter().map(|row| row.counts.in_bounds as f64).sum()),
             expected_candidates: expected.map(mean),
-            without_candidates: numbers.iter().filter(|&&number| number == 0).count() as u64,
+            without_candidates: (!is_incomplete).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
             database: family.database.map(PathName),
             column_family: family.name,
             per_file: family.files.into_iter().map(|row| row.counts).collect(),

@@ -16,7 +16,7 @@ use crate::file::names::has_table_extension;
 use crate::file::open::{ensure_own_table, open, open_table_alone};
 use crate::file::problem::{State, explained};
 use crate::file::replace::{Replaces, directory_of, remove_leftovers};
-use crate::file::walk::{Found, Walk};
+use crate::file::walk::{Found, Walk, is_directory};
 use crate::model::built::BuiltFilter;
 use crate::model::describe::{describe, describe_problem};
 use crate::model::file::FileReport;
@@ -125,7 +125,7 @@ fn tables_at(path: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<Found>>
     notes.extend(
         walk.problems.iter().map(|(path, problem)| format!("{}: {}", input::name(path), explained(&problem.reason))),
     );
-    if !path.is_dir() {
+    if !is_directory(path)? {
         return Ok(vec![Found::alone(path)]);
     }
     // Chosen by name, so that damaged tables are included and reported.

@@ -87,8 +87,16 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
         }
         files
     };
-    let (removed, mut files): (Vec<_>, Vec<_>) =
-        verify_all(&walk.files).into_iter().partition(|file| file.verdict == Verdict::NotLive);
+    let (mut files, mut removed) = (Vec::new(), Vec::new());
+    let mut next = walk.files.clone();
+    while !next.is_empty() {
+        let (gone, there): (Vec<_>, Vec<_>) =
+            verify_all(&next).into_iter().partition(|file| file.verdict == Verdict::NotLive);
+        files.extend(there);
+        // What has replaced them was not live before.
+        next = if gone.is_empty() { Vec::new() } else { walk.walk_again(&args.paths)? };
+        removed.extend(gone);
+    }
     let not_live = [removed, verify_all(&walk.not_live)].concat();
     // No reader uses a sound one.
     files.extend(verify_all(&orphans).into_iter().filter(|orphan| orphan.verdict != Verdict::Sound));

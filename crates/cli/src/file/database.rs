@@ -106,12 +106,15 @@ impl Database {
     }
 }
 
+/// Why an older table than the newest live one is not live.
+pub(crate) const REPLACED: &str = "replaced by newer tables, or dropped";
+
 /// Returns the likely reason why a table is not live. Numbers are given in ascending order.
 fn why_not(version: &Manifest, number: Option<u64>) -> &'static str {
     let newest = version.files().map(|(number, _)| number).last();
     match number {
         None => "its name has no number",
-        Some(number) if newest.is_some_and(|newest| number < newest) => "replaced by newer tables, or dropped",
+        Some(number) if newest.is_some_and(|newest| number < newest) => REPLACED,
         Some(_) => "being written, never completed, or no table of this database",
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 
-use super::database::{Database, EngineFile, Standing, directory_of, is_not_found};
+use super::database::{Database, EngineFile, REPLACED, Standing, directory_of, is_not_found};
 use super::look::{Look, list, look_at};
 use super::names::{engine_number, has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
 use super::problem::{ORPHAN, Problem};
@@ -73,15 +73,26 @@ impl Walk {
         let mut walker = Walker::default();
         paths.iter().try_for_each(|path| walker.add(path))?;
         let mut walk = walker.walk;
-        let only_files = !paths.iter().any(|path| path.is_dir()) && walk.engine_files.is_empty();
-        if only_files && walk.files.is_empty() {
-            // Whoever passes such tables by their names asks about them.
-            walk.files = core::mem::take(&mut walk.not_live);
-        }
-        if !only_files {
+        if walker.has_directory || !walk.engine_files.is_empty() {
             walk.add_unlisted();
+            return Ok(walk);
         }
+        // Whoever passes tables by their names asks about them: what replaced them may not be among these. A table that
+        // is being written is none yet, unless there is no other.
+        let is_alone = walk.files.is_empty();
+        let is_meant = |found: &mut Found| is_alone || matches!(found.standing, Standing::NotLive(REPLACED));
+        let meant: Vec<_> = walk.not_live.extract_if(.., is_meant).collect();
+        walk.files.extend(meant);
         Ok(walk)
+    }
+
+    /// Walks again, because a running engine has removed tables since, and adds and returns the files that are new.
+    pub(crate) fn walk_again(&mut self, paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
+        let known: HashSet<_> = self.files.iter().map(|found| found.path.clone()).collect();
+        let mut newer = Self::of(paths)?.files;
+        newer.retain(|found| !known.contains(&found.path));
+        self.files.extend(newer.iter().cloned());
+        Ok(newer)
     }
 
     /// Adds live tables that no directory has listed: a running engine has just written them, or they are gone. They
@@ -137,19 +148,21 @@ struct Walker {
     /// Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
     met: HashSet<PathBuf>,
     by_directory: HashMap<PathBuf, Option<Arc<Database>>>,
+    has_directory: bool,
 }
 
 impl Walker {
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
         let is_directory = match is_directory(path) {
             // Opening it says so, unless a running engine has removed it since a shell listed it.
-            Err(error) if is_not_found(&error) => false,
+            Err(error) if is_not_found(&error) => is_directory(path).unwrap_or(false),
             is_directory => is_directory?,
         };
         if !is_directory {
             self.add_file(path, true);
             return Ok(());
         }
+        self.has_directory = true;
         // A directory that comes again would add its other files again.
         if !self.is_first(path) {
             return Ok(());
@@ -203,7 +216,8 @@ impl Walker {
 
     /// Returns the database in a directory, which is read once.
     fn database_in(&mut self, directory: &Path) -> Option<Arc<Database>> {
-        if let Some(database) = self.by_directory.get(directory) {
+        let canonical = canonical(directory);
+        if let Some(database) = self.by_directory.get(&canonical) {
             return database.clone();
         }
         let database = Database::is_in(directory).then(|| {
@@ -212,7 +226,7 @@ impl Walker {
             Arc::new(database)
         });
         self.walk.databases.extend(database.clone());
-        self.by_directory.insert(directory.to_owned(), database.clone());
+        self.by_directory.insert(canonical, database.clone());
         database
     }
 

@@ -160,12 +160,13 @@ impl Source {
     /// Returns the id of the file and the hashes of all its keys. Refuses tables that a map must not cover.
     pub(crate) fn hashes(&self, hasher: &KeyHasher, context: &Context) -> Result<(FileId, Vec<KeyHash>), Problem> {
         let open = self.open(context)?;
-        if let Keys::Table(Opened { body: Body::Foreign(table, _), .. }) = &open.keys
-            && table.has_range_tombstones()
+        if let Keys::Table(opened) = &open.keys
+            && let Some(why) = why_not_mapped(opened)
         {
-            // A reader that skipped the table would miss its range tombstones.
-            let why = "it has range tombstones, which a map does not know: always read it";
-            return Err(Problem::new(State::Unusable, anyhow!("{}: {why}", input::name(&self.found.path))));
+            return Err(Problem::new(
+                State::Unusable,
+                anyhow!("{}: {why}: always read it", input::name(&self.found.path)),
+            ));
         }
         let mut hashes = Vec::new();
         open.for_each_key(&mut |key| {
@@ -175,6 +176,20 @@ impl Source {
         hashes.shrink_to_fit();
         Ok((open.id, hashes))
     }
+}
+
+/// Returns why lookups must read a table whatever a map says.
+pub(crate) fn why_not_mapped(opened: &Opened) -> Option<String> {
+    let Body::Foreign(table, stated) = &opened.body else { return None };
+    if table.has_range_tombstones() {
+        return Some("it has range tombstones, which a map does not know".to_owned());
+    }
+    let name = table.properties().comparator().or(stated.as_ref().map(|stated| stated.name.as_str()))?;
+    // These may end in the name of a suffix that is no part of the key.
+    let is_bytewise = ["leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator"];
+    let is_bytewise = is_bytewise.iter().any(|bytewise| name.starts_with(bytewise));
+    (!is_bytewise)
+        .then(|| format!("its comparator {name:?} may treat different bytes as one key, which a map does not know"))
 }
 
 impl OpenSource {

@@ -272,7 +272,9 @@ impl FileVerdict {
                     (_, Some(blocks), Some(all)) => format!("{} of {} data blocks", grouped(*blocks), grouped(all)),
                     _ => "data blocks".to_owned(),
                 };
-                self.add(Verdict::NotChecked, &format!("{blocks}: {}", in_options(why)));
+                let is_damaged = state_of_error(why) == State::Damaged;
+                let verdict = if is_damaged { Verdict::Damaged } else { Verdict::NotChecked };
+                self.add(verdict, &format!("{blocks}: {}", in_options(why)));
                 *data_blocks
             }
             Coverage::WithoutChecksums { blocks } => {

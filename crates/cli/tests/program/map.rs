@@ -155,7 +155,9 @@ fn what_cannot_become_a_map_is_refused_with_what_to_do() {
     let (leveldb, writes) =
         (format!("{FOREIGN}/leveldb/6000-keys.ldb"), "../../fixtures/v1/map-20-flushes-coalesced.map");
     let to_pass = "for files of keys, pass --key-lists";
-    let rows: [(&[&str], &str); 14] = [
+    let cockroach = format!("{FOREIGN}/pebble/v4-cockroach.sst");
+    let rows: [(&[&str], &str); 15] = [
+        (&["build", &cockroach], "may treat different bytes as one key"),
         (&["build", &list], to_pass),
         (&["build", &lists], to_pass),
         (&["build", "--key-lists", &copy], "expected a list of keys, got a table"),

@@ -232,22 +232,96 @@ fn families_have_figures_of_their_own_and_a_listing_needs_one() {
     assert_eq!((&alone["probed_files"], &alone["column_family"]), (&1.into(), &"cf2".into()), "{alone}");
 }
 
+/// Returns a copy of a database that an engine wrote.
+fn copied(place: &Place, name: &str) -> String {
+    fs::create_dir(place.path(name)).unwrap();
+    for file in fs::read_dir(format!("{DATABASES}/{name}/db")).unwrap().map(|entry| entry.unwrap()) {
+        fs::copy(file.path(), place.path(name).join(file.file_name())).unwrap();
+    }
+    place.text(name)
+}
+
+/// Returns the keys that no file has, as `--list absent` prints them.
+fn absent(arguments: &[&str], code: i32) -> String {
+    run(&[&["probe", "--list", "absent", "--key", "user:00000004"], arguments].concat()).expect_code(code).stdout
+}
+
 #[test]
 fn a_live_table_that_is_gone_may_have_every_key() {
     let place = Place::new();
-    fs::create_dir(place.path("db")).unwrap();
-    for file in fs::read_dir(format!("{DATABASES}/running/db")).unwrap().map(|entry| entry.unwrap()) {
-        fs::copy(file.path(), place.path("db").join(file.file_name())).unwrap();
-    }
-    let (db, keys) = (place.text("db"), place.write("keys", "user:00000000\nno key\n"));
-    fs::remove_file(place.path("db/000012.sst")).unwrap();
-    let absent = run(&["probe", &db, "--keys", &keys, "--list", "absent"]).expect_code(1);
-    assert_eq!(absent.stdout, "");
+    let (db, keys) = (copied(&place, "running"), place.write("keys", "user:00000004\nno key\n"));
+    fs::remove_file(place.path("running/000012.sst")).unwrap();
+    assert_eq!(absent(&[&db], 1), "");
     for (key, names, _) in listed(&[&db, "--keys", &keys], 1) {
         assert!(names.contains(&"000012.sst".to_owned()), "{key}");
     }
     let report = run(&["report", &db]).expect_code(1).stdout;
     assert!(report.contains("and it is gone"), "{report}");
+}
+
+/// What a shell expands, or the user types, may lack the tables that replaced those that were passed.
+#[test]
+fn what_is_not_known_of_a_database_is_no_proof_that_a_key_is_absent() {
+    let place = Place::new();
+    let db = copied(&place, "running");
+    let [old, newer] = ["000011.sst", "000014.sst"].map(|name| format!("{db}/{name}"));
+    assert_eq!(absent(&[&old, &newer], 0), "", "the key is in the table that was replaced");
+    assert_eq!(run(&["verify", &old, &newer]).expect_code(0).stdout.matches("2 sound").count(), 1);
+    let twice = run(&["probe", &newer, &format!("{db}/../running"), "--key", "user:00000004", "--json"]);
+    assert_eq!(twice.expect_code(0).json()["lookups"].as_array().unwrap().len(), 2, "each table once");
+    let map = place.text("a.map");
+    run(&["map", "build", &db, "--out", &map]).expect_code(0);
+    // The map covers a table that was not passed, of which it knows no family.
+    assert_eq!(absent(&[&map, &newer, "--family", "default"], 0), "");
+    flip(format!("{db}/MANIFEST-000005"), 20);
+    fs::remove_file(place.path("running/000012.sst")).unwrap();
+    assert_eq!(absent(&[&db], 1), "", "other tables may be live");
+}
+
+#[test]
+fn a_map_that_cannot_be_used_may_cover_other_files() {
+    let place = Place::new();
+    let seed = place.write("seed", "0123456789abcdef\n");
+    let [one, other] = ["one", "other"].map(|name| place.write(name, format!("{name}\n")));
+    let (map, tables) = (place.text("a.map"), place.text("tables"));
+    run(&["map", "build", "--key-lists", &one, "--out", &map, "--secret-seed-file", &seed]).expect_code(0);
+    run(&["build", "--input", &other, "--out", &tables]).expect_code(0);
+    let list = run(&["probe", &map, &tables, "--key", "one", "--list", "absent"]).expect_code(3);
+    assert_eq!(list.stdout, "");
+    let keys = place.write("keys", "one\n");
+    assert_eq!(probed(&[&map, &tables, "--keys", &keys], 3)["without_candidates"], Value::Null);
+}
+
+/// Tables that were live when the files were listed are replaced before they are read.
+#[cfg(unix)]
+#[test]
+fn tables_that_a_running_engine_replaces_meanwhile_are_found_again() {
+    let place = Place::new();
+    let db = copied(&place, "running");
+    let later = place.path("later");
+    fs::create_dir(&later).unwrap();
+    for name in ["MANIFEST-000005", "000012.sst", "000014.sst"] {
+        fs::rename(place.path("running").join(name), later.join(name)).unwrap();
+    }
+    // The version before the compaction.
+    let manifest = fs::read(later.join("MANIFEST-000005")).unwrap();
+    fs::write(place.path("running/MANIFEST-000005"), &manifest[..316]).unwrap();
+    for name in ["000016.sst", "000099.sst"] {
+        fs::remove_file(place.path("running").join(name)).unwrap();
+    }
+    // Keys come through a pipe once the engine has gone on: the files were listed before.
+    let script = "sleep 1; cp later/* running/; rm running/000009.sst running/000011.sst; echo user:00000004";
+    let mut engine = std::process::Command::new("sh");
+    engine.args(["-c", script]).current_dir(place.path("")).stdout(std::process::Stdio::piped());
+    let mut engine = engine.spawn().unwrap();
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_sstfilter"))
+        .args(["probe", &db, "--keys", "-", "--list", "all"])
+        .stdin(engine.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert!(engine.wait().unwrap().success());
+    let shown = String::from_utf8(program.stdout).unwrap();
+    assert!(shown.starts_with("user:00000004\t") && shown.contains("000012.sst"), "{shown}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(crate) struct MergeArgs {
 }
 
 pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
-    args.target.ensure_free(args.maps.iter().map(PathBuf::as_path))?;
+    args.target.ensure_free(args.maps.iter().chain(&args.keep).map(PathBuf::as_path))?;
     let open = |path: &PathBuf| OpenMap::open(path).context("without this map, the result would not cover its files");
     let maps: Vec<_> = args.maps.iter().map(open).collect::<anyhow::Result<_>>()?;
     ensure_alike(&maps)?;
