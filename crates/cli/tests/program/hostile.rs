@@ -139,7 +139,7 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
         &["probe", &out, "--keys", "/dev/zero"][..],
         &["compare", "--input", "/dev/zero"],
         &["build", "--out", &new, "--input", "/dev/zero"],
-        &["get", &out, "--keys", "/dev/zero"],
+        &["get", &out, "--keys-only", "--keys", "/dev/zero"],
         &["filter", "--out", &new, "--keys", "/dev/zero"],
         &["inspect", &format!("{out}/000001.sst"), "--absent", "/dev/zero"],
         &["compare", "--range-length", "9", "--input", "/dev/zero"],
