@@ -240,12 +240,13 @@ pub(crate) fn run(
         rows: Vec::new(),
         numbers: Mutex::default(),
     };
-    let problems =
-        walk.problems.iter().map(|(path, problem)| format!("{}: {}", input::name(path), explained(&problem.reason)));
-    let mut remarks: Vec<_> = problems.collect();
+    let mut remarks = Vec::new();
     let (state, mut is_incomplete) = store.probe(args, &mut walk, format, context, &mut remarks)?;
     // Which files there are, and on which levels, is then unknown.
     is_incomplete |= !walk.problems.is_empty();
+    let problem =
+        |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
+    remarks.splice(0..0, walk.problems.iter().map(problem));
     let of_files = store.rows.iter().flat_map(|row| row.remarks.iter().map(|remark| (remark, row.name())));
     for (remark, files) in group::by(&of_files.collect::<Vec<_>>(), |(remark, _)| *remark) {
         remarks.push(group::line(remark, "file", files.iter().map(|(_, name)| name.as_str())));
@@ -302,8 +303,8 @@ impl Store<'_> {
             Sought::Keys(lines) => KeyBatch::new(lines.iter().map(|(key, _)| key).collect()),
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
         };
-        let is_map = |found: &&Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
-        let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(|found| is_map(&found));
+        let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
+        let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(is_map);
         let (mut maps, mut problems) = (Vec::new(), Vec::new());
         for found in &found {
             match OpenMap::open(&found.path).map_err(Problem::from) {

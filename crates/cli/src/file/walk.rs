@@ -70,6 +70,11 @@ impl Walk {
         if paths.iter().all(|path| is_directory(path).is_err()) {
             paths.first().map(|path| is_directory(path)).transpose()?;
         }
+        Self::of_any(paths)
+    }
+
+    /// Like [`of`](Self::of), even if all paths are gone.
+    fn of_any(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut walker = Walker::default();
         paths.iter().try_for_each(|path| walker.add(path))?;
         let mut walk = walker.walk;
@@ -86,13 +91,16 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Walks again, because a running engine has removed tables since, and adds and returns the files that are new.
+    /// Walks again, because a running engine has removed tables since, and adds and returns the files that are new:
+    /// also those that have replaced a table that was passed by its name.
     pub(crate) fn walk_again(&mut self, paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
         let known: HashSet<_> = self.files.iter().map(|found| found.path.clone()).collect();
-        let mut newer = Self::of(paths)?.files;
-        newer.retain(|found| !known.contains(&found.path));
-        self.files.extend(newer.iter().cloned());
-        Ok(newer)
+        let mut newer = Self::of_any(paths)?;
+        newer.add_unlisted();
+        newer.files.retain(|found| !known.contains(&found.path));
+        self.files.extend(newer.files.iter().cloned());
+        self.problems.append(&mut newer.problems);
+        Ok(newer.files)
     }
 
     /// Adds live tables that no directory has listed: a running engine has just written them, or they are gone. They

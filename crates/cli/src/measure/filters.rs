@@ -89,7 +89,7 @@ pub(crate) fn default_rate() -> anyhow::Result<FalsePositiveRate> {
     Ok(FalsePositiveRate::new(plan.expected_fpr)?)
 }
 
-/// Returns the steps of [`measure`] for so many filters.
+/// Returns the number of steps of [`measure`] for a number of filters.
 pub(crate) fn steps(filters: usize) -> u64 {
     filters as u64 + 1
 }

@@ -69,7 +69,7 @@ impl AbsentKeys {
         Self { keys, from, is_made: true }
     }
 
-    /// Fails if `keys`, which the filter of a table let through at the rate `observed`, are stored in the table.
+    /// Fails if `keys`, for which the filter of a table said "may contain" at the rate `observed`, are stored in the table.
     pub(crate) fn ensure_absent(
         keys: &[&[u8]],
         opened: &Opened,
@@ -106,7 +106,7 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Returns a maker that takes as many keys from each of so many tables, so that each level is measured.
+    /// Returns a maker that takes the same number of keys from each table, so that each level is measured.
     pub(crate) fn for_tables(tables: usize) -> Self {
         let tables = tables.max(1);
         Self { max_keys: MADE_KEYS.div_ceil(tables), max_bytes: MADE_BYTES / tables }

@@ -329,7 +329,7 @@ fn integer_bytes(parts: &[(&[u8], usize)]) -> Option<u32> {
     u32::try_from(bytes.min(MAX_INTEGER_BYTES)).ok().filter(|&bytes| bytes > 0)
 }
 
-/// Returns the big-endian integer of so many bytes at the beginning, so that integers sort like keys.
+/// Returns the big-endian integer in the first bytes, so that integers sort like keys.
 fn integer(rest: &[u8], bytes: u32) -> u64 {
     let padded = rest.iter().copied().chain(core::iter::repeat(0)).take(bytes as usize);
     padded.fold(0, |integer, byte| integer << 8 | u64::from(byte))
