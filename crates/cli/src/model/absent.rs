@@ -69,7 +69,7 @@ impl AbsentKeys {
         Self { keys, from, is_made: true }
     }
 
-    /// Fails if `keys`, for which the filter of a table said "may contain" at the rate `observed`, are stored in the table.
+    /// Fails if `keys`, that a filter said it may contain at the rate `observed`, are stored in the table.
     pub(crate) fn ensure_absent(
         keys: &[&[u8]],
         opened: &Opened,
