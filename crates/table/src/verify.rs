@@ -192,8 +192,8 @@ impl Table {
             let zeros = usize::try_from(bytes).ok().and_then(|bytes| zeros.get_mut(..bytes));
             let zeros = zeros.ok_or_else(|| TableError::corrupt(at.clone(), "less than 64 bytes", bytes))?;
             self.file.read_into(zeros, range.start)?;
-            if zeros.iter().any(|&byte| byte != 0) {
-                return Err(TableError::corrupt(at, "zeros", format!("{zeros:?}")));
+            if let Some(byte) = zeros.iter().find(|&&byte| byte != 0) {
+                return Err(TableError::corrupt(at, "zeros", format!("{byte:#04x}")));
             }
         }
         let Some(last) = parts.properties.filters.sections().last() else { return Ok(()) };

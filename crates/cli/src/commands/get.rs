@@ -2,7 +2,7 @@
 //!
 //! Entries are printed one after the other, because a table need not fit into memory.
 
-use core::cmp::Reverse;
+use core::fmt;
 use core::ops::{Bound, ControlFlow};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::file::problem::{BY_SST_DUMP, Problem, State, explained, in_options};
 use crate::file::walk::{Found, is_directory};
 use crate::model::batch::Ends;
 use crate::model::keys::for_each_key;
-use crate::print::types::{Bytes, Key};
+use crate::print::types::{Bytes, Key, PathName};
 use crate::print::{CANNOT_WRITE, Json, Outcome, Output, note, record};
 use crate::system::input;
 use crate::words::escape::key_text;
@@ -49,8 +49,9 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     keys_only: bool,
 
-    /// Print every entry of a damaged table whose data block is sound, and report what is missing. The exit code is 1
-    /// if anything is. Filters and index may be damaged, but not the footer, metaindex or properties
+    /// Print every entry of damaged tables whose data block is sound, and report what is missing. The exit code is 1 if
+    /// anything is. Filters and index may be damaged, but not the footer, metaindex or properties. Of a directory, the
+    /// oldest table comes first: `build` reads the entries back, and the last one of a key wins
     #[arg(long, conflicts_with_all = ["keys", "from", "range"])]
     salvage: bool,
 }
@@ -63,6 +64,8 @@ impl GetArgs {
         };
         let mut keys: Vec<_> = self.keys.iter().map(parse).collect::<anyhow::Result<_>>()?;
         if let Some(path) = &self.from {
+            let is_there = is_there(path);
+            ensure!(is_there, "cannot read {} (--keys): pass a key itself after the path", input::name(path));
             let lines = KeyLines::read(path, format, "--keys")?;
             keys.extend(lines.iter().map(|(key, _)| key.to_vec()));
         }
@@ -71,7 +74,7 @@ impl GetArgs {
 }
 
 record! {
-    /// Entries of tables, and what was read for them.
+    /// Entries of tables.
     pub(crate) struct GetReport {
         /// entries that were found
         pub(crate) found: Vec<FoundEntry>,
@@ -81,15 +84,8 @@ record! {
         pub(crate) tombstones: Option<u64>,
         /// keys that no table has
         pub(crate) absent: Vec<Key>,
-        pub(crate) tables: Option<u64>,
-        /// tables that were not read because of their smallest and largest keys
-        pub(crate) skipped_by_bounds: Option<u64>,
-        /// tables that were not read because of their range filters
-        pub(crate) skipped_by_range_filter: Option<u64>,
-        /// data blocks that were read
-        pub(crate) data_block_reads: Option<u64>,
-        /// bytes that were read of tables
-        pub(crate) bytes_read: Option<Bytes>,
+        /// entries of damaged tables that cannot be read; null if their number is unknown
+        pub(crate) lost_entries: Option<u64>,
         pub(crate) missing: Vec<MissingData>,
         /// why there are no more entries
         pub(crate) error: Option<String>,
@@ -107,12 +103,9 @@ record! {
 
     /// Data that could not be read.
     pub(crate) struct MissingData {
-        /// where the data begins in the file
-        pub(crate) missing_from: u64,
+        pub(crate) path: PathName,
         /// bytes that could not be read
         pub(crate) missing_bytes: Bytes,
-        /// data blocks that could not be read; null if the index is damaged
-        pub(crate) missing_blocks: Option<u64>,
         /// no missing key sorts before it
         pub(crate) first_key_from: Option<Key>,
         /// no missing key sorts after it
@@ -158,15 +151,17 @@ impl Printer<'_, '_> {
         // Before any table is opened, because a malformed key is found at once.
         let keys = args.keys(self.format)?;
         let path = &args.path;
+        if let Some(table) = args.keys.iter().map(Path::new).find(|key| is_there(key) && !is_there(path)) {
+            let (key, table) = (input::name(path), input::name(table));
+            bail!("cannot read {key}: expected tables first, then keys: sstfilter get {table} {key}");
+        }
         if !keys.is_empty() {
             self.look_up(keys, path, context)
         } else if let [lower, upper] = &args.range[..] {
             let ends = Ends::parse("--range", [lower, upper], self.format)?;
             self.scan(path, KeyRange::from(&ends.lower[..]..&ends.upper[..]), context)
         } else if args.salvage {
-            ensure_own_table(path)?;
-            let unsalvageable = "nothing can be salvaged: the footer, metaindex and properties locate the data";
-            self.salvage(&open_table(path, context).context(unsalvageable)?, &input::name(path))
+            self.salvage(path, context)
         } else if is_directory(path)? {
             self.scan(path, KeyRange::from(..), context)
         } else if args.keys_only && ensure_own_table(path).is_err() {
@@ -180,12 +175,8 @@ impl Printer<'_, '_> {
     fn look_up(&mut self, keys: Vec<Vec<u8>>, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
         let set = open_set(path, context)?;
         for table in set.snapshot().tables(0) {
-            if let Some(problem) = table.filter_problem() {
-                note(&format!("note: reading without a filter: {}", in_options(&problem)));
-            }
-            if let Some(problem) = table.sidecar_problem() {
-                note(&format!("note: reading without a sidecar: {}", in_options(problem)));
-            }
+            note_unused("filter", table.filter_problem());
+            note_unused("sidecar", table.sidecar_problem());
         }
         // The bare value, for scripts; of several, each needs its key.
         let is_bare = keys.len() == 1 && !self.output.is_json && !self.keys_only;
@@ -204,7 +195,6 @@ impl Printer<'_, '_> {
                 }
             }
         }
-        self.count_reads(&set);
         Ok(Outcome::from_sound(self.report.absent.is_empty()))
     }
 
@@ -212,40 +202,15 @@ impl Printer<'_, '_> {
         key_text(&self.format.encoded(key))
     }
 
-    fn count_reads(&mut self, set: &TableSet) {
-        let stats = set.stats();
-        self.report.tables = Some(set.snapshot().tables(0).count() as u64);
-        self.report.data_block_reads = Some(stats.data_block_reads);
-        self.report.bytes_read = Some(Bytes(stats.bytes_read));
-    }
-
     /// Prints the newest entries of a range.
     fn scan(&mut self, path: &Path, range: KeyRange<'_>, context: &Context) -> anyhow::Result<Outcome> {
         let set = open_set(path, context)?;
         let snapshot = set.snapshot();
-        for problem in snapshot.tables(0).filter_map(|table| table.range_filter_problem()) {
-            note(&format!("note: reading without a range filter: {}", in_options(&problem)));
-        }
+        snapshot.tables(0).for_each(|table| note_unused("range filter", table.range_filter_problem()));
         for entry in snapshot.range(range) {
             let (key, value) = entry?;
             self.entry(&key, Some(&value), false)?;
         }
-        // After the scan, whose counters show what was read.
-        self.count_reads(&set);
-        let is_skipped =
-            |table: &Table| table.stats().data_block_reads == 0 && !table.filters().may_contain_range(range);
-        let skipped: Vec<_> = snapshot.tables(0).filter(|table| is_skipped(table)).collect();
-        let by_filter = skipped.iter().filter(|table| table.stats().filters.ranges.negatives > 0).count() as u64;
-        let by_bounds = skipped.len() as u64 - by_filter;
-        (self.report.skipped_by_bounds, self.report.skipped_by_range_filter) = (Some(by_bounds), Some(by_filter));
-        note(&format!(
-            "{} from {}: {} skipped by their smallest and largest keys, {} by their range filters; {} read",
-            counted(self.report.found_entries, "key"),
-            counted(snapshot.tables(0).count() as u64, "table"),
-            grouped(by_bounds),
-            grouped(by_filter),
-            counted(self.report.data_block_reads.unwrap_or_default(), "data block"),
-        ));
         Ok(Outcome::from_sound(self.report.found_entries > 0))
     }
 
@@ -275,41 +240,86 @@ impl Printer<'_, '_> {
         printed.map(|()| Outcome::Yes)
     }
 
+    /// Prints the readable entries of a table, or of all tables of a directory.
+    fn salvage(&mut self, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
+        let is_alone = !is_directory(path)?;
+        let paths = if is_alone { vec![path.to_owned()] } else { numbered_tables(path)? };
+        let (mut recorded, mut unopened) = (0, 0);
+        for path in &paths {
+            ensure_own_table(path).context("--salvage reads tables of sstfilter")?;
+            let unsalvageable = "nothing can be salvaged: the footer, metaindex and properties locate the data";
+            match open_table(path, context).context(unsalvageable) {
+                Err(problem) if is_alone => return Err(problem),
+                Err(problem) => {
+                    unopened += 1;
+                    self.missing(path, input::length(path).unwrap_or(0), [None, None], &explained(&problem));
+                }
+                Ok(table) => {
+                    recorded += table.properties().entries;
+                    self.salvage_table(&table, path)?;
+                }
+            }
+        }
+        let (lost, missing) = (recorded.saturating_sub(self.report.found_entries), &self.report.missing);
+        self.report.lost_entries = Some(lost).filter(|_| unopened == 0);
+        let mut sum = format!("{} of {} entries salvaged", grouped(self.report.found_entries), grouped(recorded));
+        if missing.is_empty() {
+            sum += "; nothing is missing";
+        } else {
+            let bytes = counted(missing.iter().map(|data| data.missing_bytes.0).sum(), "byte");
+            sum += &format!("; {} lost, {bytes} missing", grouped(lost));
+        }
+        if unopened > 0 {
+            sum += &format!(", and all entries of {}: restore them from a backup", counted(unopened, "table"));
+        }
+        note(&format!("{}: {sum}. To put the entries back: sstfilter build --input FILE --out DIR", input::name(path)));
+        self.note_tombstones();
+        Ok(if unopened > 0 { Outcome::Failed } else { Outcome::from_sound(missing.is_empty()) })
+    }
+
     /// Prints the readable entries of a table, and reports missing data as soon as it is met.
-    fn salvage(&mut self, table: &Table, name: &str) -> anyhow::Result<Outcome> {
+    fn salvage_table(&mut self, table: &Table, path: &Path) -> anyhow::Result<()> {
         if let Err(problem) = table.check_index() {
+            let name = input::name(path);
             note(&format!("{name}: the index cannot be used, so blocks are found by their checksums: {problem}"));
         }
         for next in table.salvage() {
             match next {
                 Ok(entry) => self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?,
                 Err(missing) => {
-                    note(&format!("{name}: missing: {missing}"));
-                    match MissingData::new(&missing) {
-                        Some(data) => self.report.missing.push(data),
-                        None => return Err(missing.into()),
-                    }
+                    let TableError::Missing { bytes, keys: (lower, upper), .. } = &missing else {
+                        return Err(missing.into());
+                    };
+                    let bounds = [lower, upper].map(|bound| match bound {
+                        Bound::Included(key) | Bound::Excluded(key) => Some(Key(key.to_vec())),
+                        Bound::Unbounded => None,
+                    });
+                    self.missing(path, bytes.end - bytes.start, bounds, &missing.to_string());
                 }
             }
         }
-        let missing = &self.report.missing;
-        let bytes = counted(missing.iter().map(|data| data.missing_bytes.0).sum(), "byte");
-        // One unknown number makes the sum unknown.
-        let lost = match missing.iter().map(|data| data.missing_blocks).sum::<Option<u64>>() {
-            Some(0) => "nothing is missing".to_owned(),
-            Some(blocks) => format!("{} missing, {bytes}", counted(blocks, "data block")),
-            None => format!("{bytes} missing, in an unknown number of blocks"),
-        };
-        let (printed, all) = (grouped(self.report.found_entries), grouped(table.properties().entries));
-        note(&format!("{name}: {printed} of {all} entries salvaged; {lost}"));
-        self.note_tombstones();
-        Ok(Outcome::from_sound(missing.is_empty()))
+        Ok(())
+    }
+
+    fn missing(&mut self, path: &Path, missing_bytes: u64, bounds: [Option<Key>; 2], why: &str) {
+        note(&format!("{}: missing: {why}", input::name(path)));
+        let [first_key_from, last_key_up_to] = bounds;
+        self.report.missing.push(MissingData {
+            path: PathName(path.to_owned()),
+            missing_bytes: Bytes(missing_bytes),
+            first_key_from,
+            last_key_up_to,
+            why: why.to_owned(),
+        });
     }
 
     fn note_tombstones(&self) {
         let tombstones = self.report.tombstones.filter(|_| !self.keys_only && !self.output.is_json);
         if let Some(tombstones) = tombstones {
-            note(&format!("note: {}, printed as lines without a tab", counted(tombstones, "tombstone")));
+            let tombstones = counted(tombstones, "tombstone");
+            note(&format!(
+                "note: {tombstones}, printed as lines without a tab: `build` would read keys without a value"
+            ));
         }
     }
 
@@ -357,21 +367,14 @@ impl Printer<'_, '_> {
 /// The beginning of a report in JSON.
 const BEGINNING: &str = "{\"found\":[";
 
-impl MissingData {
-    fn new(missing: &TableError) -> Option<Self> {
-        let TableError::Missing { bytes, blocks, keys: (lower, upper), source, .. } = missing else { return None };
-        let key = |bound: &Bound<bytes::Bytes>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(Key(key.to_vec())),
-            Bound::Unbounded => None,
-        };
-        Some(Self {
-            missing_from: bytes.start,
-            missing_bytes: Bytes(bytes.end - bytes.start),
-            missing_blocks: *blocks,
-            first_key_from: key(lower),
-            last_key_up_to: key(upper),
-            why: source.to_string(),
-        })
+fn is_there(path: &Path) -> bool {
+    input::is_standard(path) || path.exists()
+}
+
+/// Says that lookups do without a part of a table.
+fn note_unused(part: &str, problem: Option<impl fmt::Display>) {
+    if let Some(problem) = problem {
+        note(&format!("note: reading without a {part}: {}", in_options(&problem)));
     }
 }
 
@@ -407,26 +410,35 @@ fn open_set(path: &Path, context: &Context) -> anyhow::Result<TableSet> {
         ensure_own_table(path)?;
         return Ok(TableSet::new([(0, open_table(path, context)?)])?);
     }
-    let files: Vec<_> = list(path)?.into_iter().filter(|file| is_named_like_table(file)).collect();
+    let tables = numbered_tables(path)?;
     // Looked at only after a failure, so that sound tables are not opened twice.
-    let ensure_own = || files.iter().try_for_each(|file| ensure_own_table(file));
-    let mut tables: Vec<_> = files.iter().filter(|file| has_table_extension(file)).collect();
-    if let Some(file) = tables.iter().find(|file| table_number(file).is_none()) {
+    TableSet::open((0..).zip(&tables), &context.table_options()).map_err(|problem| {
+        tables.iter().find_map(|file| ensure_own_table(file).err()).unwrap_or_else(|| problem.into())
+    })
+}
+
+/// Returns the tables of a directory, the oldest first.
+fn numbered_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut tables: Vec<_> = list(directory)?.into_iter().filter(|file| is_named_like_table(file)).collect();
+    // Tables of another engine have other names or numbers, about which messages would mislead.
+    let ensure_own = || tables.iter().try_for_each(|file| ensure_own_table(file));
+    if !tables.iter().any(|file| has_table_extension(file)) {
+        ensure_own()?;
+        bail!("{} contains no table (*.sst): build some with `sstfilter build`", input::name(directory));
+    }
+    if let Some(file) = tables.iter().find(|file| has_table_extension(file) && table_number(file).is_none()) {
         ensure_own()?;
         let (file, name) = (input::name(file), table_name(1));
         bail!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself");
     }
-    if tables.is_empty() {
-        ensure_own()?;
-        bail!("{} contains no table (*.sst): build some with `sstfilter build`", input::name(path));
-    }
+    tables.retain(|file| has_table_extension(file));
     // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
     // below, the same in each run.
-    tables.sort_by_cached_key(|&file| Reverse((table_number(file), file)));
-    let have_one_number = |pair: &&[&PathBuf]| table_number(pair[0]) == table_number(pair[1]);
-    if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
-        bail!("{} and {} have the same number: cannot tell which is newer", input::name(newer), input::name(older));
+    tables.sort_by_cached_key(|file| (table_number(file), file.clone()));
+    if let Some([older, newer]) =
+        tables.array_windows().find(|[older, newer]| table_number(older) == table_number(newer))
+    {
+        bail!("{} and {} have the same number: cannot tell which is newer", input::name(older), input::name(newer));
     }
-    TableSet::open((0..).zip(tables.into_iter().rev()), &context.table_options())
-        .map_err(|problem| ensure_own().err().unwrap_or_else(|| problem.into()))
+    Ok(tables)
 }

@@ -20,6 +20,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
+use super::look::{Look, look_at};
 use super::names::is_named_like_table;
 use crate::print::note;
 use crate::system::{input, memory};
@@ -159,6 +160,13 @@ impl KeyLines {
         limit: MemoryLimit,
     ) -> anyhow::Result<Self> {
         let name = input::name(path);
+        // A pipe is read once, and not here.
+        if input::length(path).is_some()
+            && let look @ (Look::Table | Look::Foreign(_) | Look::Map) = look_at(path)?
+        {
+            let what = if look == Look::Map { "a file map" } else { "a table" };
+            bail!("{name}: expected a file of keys, got {what}");
+        }
         let text = read_text(path, option, format, limit)?;
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;

@@ -27,7 +27,7 @@ fn values_are_printed_and_absent_keys_named() {
     assert_eq!(run(&["get", &out, "key0001", "nothing", "--keys-only"]).expect_code(1).stdout, "key0001\n");
     let json = run(&["get", "--json", &out, "key0001", "nothing"]).expect_code(1).json();
     let entry = serde_json::json!({ "key": "key0001", "value": "value0001", "is_tombstone": false });
-    assert_eq!((&json["found"][0], &json["absent"][0], &json["tables"]), (&entry, &"nothing".into(), &4.into()));
+    assert_eq!((&json["found"][0], &json["absent"][0]), (&entry, &"nothing".into()));
     assert!(run(&["get", "--json", &out, "no"]).expect_code(1).json()["found"].as_array().unwrap().is_empty());
     let (input, single) = (place.write("in", "k\n"), place.text("single"));
     run(&["build", "--input", &input, "--out", &single]).expect_code(0);
@@ -115,7 +115,7 @@ fn tombstones_are_no_empty_values() {
     writer.delete(b"b").unwrap();
     writer.finish().unwrap();
     let printed = run(&["get", &path]).expect_code(0);
-    let note = "note: 1 tombstone, printed as lines without a tab\n";
+    let note = "note: 1 tombstone, printed as lines without a tab: `build` would read keys without a value\n";
     assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), ("a\t\nb\n", note));
     let json = run(&["get", &path, "--json"]).expect_code(0).json();
     let b = serde_json::json!({ "key": "b", "value": null, "is_tombstone": true });
@@ -148,6 +148,9 @@ fn output_ends_with_its_reader_and_at_damage() {
         "{error}"
     );
     run(&["get", &place.text("missing")]).expect_error("missing");
+    run(&["get", "key0001", &table]).expect_error("expected tables first, then keys: sstfilter get ");
+    run(&["get", &table, "--keys", "key0001"]).expect_error("pass a key itself after the path");
+    run(&["get", &table, "--keys", &table]).expect_error("expected a file of keys, got a table");
 }
 
 #[test]
@@ -181,29 +184,24 @@ fn rows(place: &Place, options: &[&str]) -> String {
 }
 
 #[test]
-fn a_range_is_printed_and_skipped_tables_are_counted() {
+fn a_range_is_printed() {
     let place = Place::new();
     let out = rows(&place, &["--range-filter", "ordered:0.001"]);
     let found = run(&["get", &out, "--range", "user07:0100", "user07:0125"]).expect_code(0);
     assert_eq!(found.stdout, "user07:0100\t\nuser07:0110\t\nuser07:0120\t\n");
-    assert!(found.stderr.contains("3 keys from 4 tables: 0 skipped by their smallest"), "{}", found.stderr);
-    let beyond = run(&["get", "--json", &out, "--range", "user60:", "user70:"]).expect_code(1).json();
-    assert_eq!((&beyond["skipped_by_bounds"], &beyond["data_block_reads"]), (&4.into(), &0.into()), "{beyond}");
+    run(&["get", &out, "--range", "user60:", "user70:"]).expect_code(1);
     run(&["get", &out, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
     run(&["get", &out, "--range", "b"]).expect_error("--range");
 }
 
 #[test]
-fn a_hashed_filter_skips_tables_for_readers_with_its_prefix_and_hides_nothing_from_others() {
+fn a_hashed_range_filter_hides_nothing_from_readers_without_its_prefix() {
     let place = Place::new();
     let out = rows(&place, &["--range-filter", "hashed:64:0.001:4", "--range-prefix", ":"]);
-    for (options, skipped) in [(&["--range-prefix", ":"][..], 4), (&[], 0)] {
-        let between = ["get", "--json", &out, "--range", "user07:0101", "user07:0105"];
-        let between = run(&[&between[..], options].concat()).expect_code(1);
-        assert_eq!(between.json()["skipped_by_range_filter"], skipped);
-        assert_eq!(between.stderr.contains("pass its prefix with --range-prefix"), skipped == 0, "{}", between.stderr);
-        let all = ["get", "--json", &out, "--range", "user07:0000", "user08:0000"];
-        assert_eq!(run(&[&all[..], options].concat()).expect_code(0).json()["found_entries"], 20);
+    for (options, is_unused) in [(&["--range-prefix", ":"][..], false), (&[], true)] {
+        let found = run(&[&["get", &out, "--range", "user07:0000", "user08:0000"], options].concat()).expect_code(0);
+        assert_eq!(found.stdout.lines().count(), 20);
+        assert_eq!(found.stderr.contains("pass its prefix with --range-prefix"), is_unused, "{}", found.stderr);
     }
 }
 
@@ -216,7 +214,7 @@ fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
     let (index, properties) = (part(&table, TablePart::Index).0, part(&table, TablePart::Properties).0);
     let data_bytes = part(&table, TablePart::Data).1;
     let sound = salvage(0);
-    assert!(sound.stdout == all && sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing"));
+    assert!(sound.stdout == all && sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing."));
     flip(&table, index + 20);
     let without_index = salvage(0);
     assert!(without_index.stdout == all && without_index.stderr.contains("the index cannot be used"));
@@ -227,13 +225,31 @@ fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
     let count = salvaged.stdout.lines().count();
     assert!(count > 19_000 && salvaged.stdout.lines().all(|line| lines.contains(line)), "{count}");
     assert_eq!(salvaged.stderr.matches("missing: keys after \"key").count(), 3, "{}", salvaged.stderr);
-    assert!(salvaged.stderr.contains("of 20,000 entries salvaged; 3 data blocks missing"), "{}", salvaged.stderr);
+    assert!(salvaged.stderr.contains("bytes missing. To put the entries back: sstfilter build"), "{}", salvaged.stderr);
     let json = run(&["get", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
     let key = |at: usize, name: &str| json["missing"][at][name].as_str().unwrap().to_owned();
     assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));
     assert_eq!((json["missing"].as_array().unwrap().len(), &json["found_entries"]), (3, &count.into()));
+    assert_eq!(json["lost_entries"], 20_000 - count);
     flip(&table, properties + 5);
     run(&["get", &table, "--salvage"]).expect_error("the footer, metaindex and properties locate the data");
+}
+
+#[test]
+fn all_tables_of_a_directory_are_salvaged_the_oldest_first() {
+    let place = Place::new();
+    let out = place.build(400, &["--files", "2", "--consecutive"]);
+    fs::write(place.path("tables/000003.sst"), fs::read(place.path("tables/000002.sst")).unwrap()).unwrap();
+    let json = |code| run(&["get", &out, "--salvage", "--json"]).expect_code(code).json();
+    let whole = json(0);
+    assert_eq!((&whole["found_entries"], &whole["found"][0]["key"]), (&600.into(), &"key0000".into()));
+    flip(place.path("tables/000001.sst"), 100);
+    let table = place.text("tables/000002.sst");
+    flip(&table, part(&table, TablePart::Properties).0 + 5);
+    let rest = json(2);
+    assert!(rest["found_entries"].as_u64() >= Some(200) && rest["lost_entries"].is_null(), "{rest}");
+    assert_eq!(rest["missing"].as_array().unwrap().len(), 2, "{rest}");
+    assert!(rest["missing"].to_string().contains("000002.sst"), "{rest}");
 }
 
 #[test]
