@@ -126,17 +126,27 @@ pub(crate) fn run(
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or use --keys-format hex");
     let mut printer = Printer { output, format, keys_only: args.keys_only, report: GetReport::default() };
-    match printer.read(args, context) {
-        // What was printed must become one object.
-        Err(error) if printer.is_json_begun() && error.to_string() != CANNOT_WRITE => {
+    if !printer.output.is_json {
+        return printer.read(args, context);
+    }
+    printer.write(BEGINNING)?;
+    // What was printed must become one object.
+    let outcome = match printer.read(args, context) {
+        Err(error) if error.to_string() != CANNOT_WRITE => {
             let error = explained(&error);
             note(&format!("error: {error}"));
             printer.report.error = Some(error);
-            printer.end().map(|()| Outcome::Failed)
+            Outcome::Failed
         }
-        outcome => outcome.and_then(|outcome| printer.end().map(|()| outcome)),
-    }
+        outcome => outcome?,
+    };
+    let report = serde_json::to_string(&Json(&printer.report))?;
+    printer.write(&format!("\n{}\n", report.strip_prefix(BEGINNING).context("a report without entries")?))?;
+    Ok(outcome)
 }
+
+/// The beginning of a report in JSON.
+const BEGINNING: &str = "{\"found\":[";
 
 struct Printer<'a, 'b> {
     output: &'a mut Output<'b>,
@@ -244,14 +254,14 @@ impl Printer<'_, '_> {
     fn salvage(&mut self, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
         let is_alone = !is_directory(path)?;
         let paths = if is_alone { vec![path.to_owned()] } else { numbered_tables(path)? };
-        let (mut recorded, mut unopened) = (0, 0);
+        let (mut recorded, mut outcome) = (0, Outcome::Yes);
         for path in &paths {
             ensure_own_table(path).context("--salvage reads tables of sstfilter")?;
             let unsalvageable = "nothing can be salvaged: the footer, metaindex and properties locate the data";
             match open_table(path, context).context(unsalvageable) {
                 Err(problem) if is_alone => return Err(problem),
                 Err(problem) => {
-                    unopened += 1;
+                    outcome = Outcome::Failed;
                     self.missing(path, input::length(path).unwrap_or(0), [None, None], &explained(&problem));
                 }
                 Ok(table) => {
@@ -260,21 +270,23 @@ impl Printer<'_, '_> {
                 }
             }
         }
-        let (lost, missing) = (recorded.saturating_sub(self.report.found_entries), &self.report.missing);
-        self.report.lost_entries = Some(lost).filter(|_| unopened == 0);
-        let mut sum = format!("{} of {} entries salvaged", grouped(self.report.found_entries), grouped(recorded));
-        if missing.is_empty() {
-            sum += "; nothing is missing";
-        } else {
-            let bytes = counted(missing.iter().map(|data| data.missing_bytes.0).sum(), "byte");
-            sum += &format!("; {} lost, {bytes} missing", grouped(lost));
-        }
-        if unopened > 0 {
-            sum += &format!(", and all entries of {}: restore them from a backup", counted(unopened, "table"));
-        }
-        note(&format!("{}: {sum}. To put the entries back: sstfilter build --input FILE --out DIR", input::name(path)));
+        let found = self.report.found_entries;
+        let bytes = self.report.missing.iter().map(|data| data.missing_bytes.0).sum();
+        // Of a table that cannot be opened, nobody knows the number of entries.
+        let (of_opened, lost) = match outcome {
+            Outcome::Failed => (" of the tables that could be opened", None),
+            _ => ("", Some(recorded.saturating_sub(found))),
+        };
+        self.report.lost_entries = lost;
+        note(&format!(
+            "{}: {} of {} entries{of_opened} salvaged, {} missing. To put them back: sstfilter build --input FILE --out DIR",
+            input::name(path),
+            grouped(found),
+            grouped(recorded),
+            counted(bytes, "byte"),
+        ));
         self.note_tombstones();
-        Ok(if unopened > 0 { Outcome::Failed } else { Outcome::from_sound(missing.is_empty()) })
+        Ok(outcome.max(Outcome::from_sound(self.report.missing.is_empty())))
     }
 
     /// Prints the readable entries of a table, and reports missing data as soon as it is met.
@@ -330,8 +342,7 @@ impl Printer<'_, '_> {
         if self.output.is_json {
             let (key, value) = (Key(key.to_vec()), value.map(|value| Key(value.to_vec())));
             let entry = serde_json::to_string(&Json(&FoundEntry { key, value, is_tombstone }))?;
-            let start = if is_first { BEGINNING } else { "," };
-            self.write(&format!("{start}\n{entry}"))?;
+            self.write(&format!("{}\n{entry}", if is_first { "" } else { "," }))?;
         } else {
             let line = line(self.format, key, value, is_first)?;
             self.output.record(&[&line], self.format.terminator())?;
@@ -343,29 +354,10 @@ impl Printer<'_, '_> {
         Ok(())
     }
 
-    /// Ends the JSON object.
-    fn end(&mut self) -> anyhow::Result<()> {
-        if !self.output.is_json {
-            return Ok(());
-        }
-        let object = serde_json::to_string(&Json(&self.report))?;
-        match object.strip_prefix(BEGINNING).filter(|_| self.is_json_begun()) {
-            Some(rest) => self.write(&format!("\n{rest}\n")),
-            None => self.write(&format!("{object}\n")),
-        }
-    }
-
-    fn is_json_begun(&self) -> bool {
-        self.output.is_json && self.report.found_entries > 0
-    }
-
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         self.output.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)
     }
 }
-
-/// The beginning of a report in JSON.
-const BEGINNING: &str = "{\"found\":[";
 
 fn is_there(path: &Path) -> bool {
     input::is_standard(path) || path.exists()
@@ -419,26 +411,23 @@ fn open_set(path: &Path, context: &Context) -> anyhow::Result<TableSet> {
 
 /// Returns the tables of a directory, the oldest first.
 fn numbered_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut tables: Vec<_> = list(directory)?.into_iter().filter(|file| is_named_like_table(file)).collect();
-    // Tables of another engine have other names or numbers, about which messages would mislead.
-    let ensure_own = || tables.iter().try_for_each(|file| ensure_own_table(file));
-    if !tables.iter().any(|file| has_table_extension(file)) {
-        ensure_own()?;
-        bail!("{} contains no table (*.sst): build some with `sstfilter build`", input::name(directory));
-    }
-    if let Some(file) = tables.iter().find(|file| has_table_extension(file) && table_number(file).is_none()) {
-        ensure_own()?;
-        let (file, name) = (input::name(file), table_name(1));
-        bail!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself");
-    }
-    tables.retain(|file| has_table_extension(file));
-    // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers, an error
-    // below, the same in each run.
+    let named: Vec<_> = list(directory)?.into_iter().filter(|file| is_named_like_table(file)).collect();
+    let mut tables: Vec<_> = named.iter().filter(|file| has_table_extension(file)).cloned().collect();
+    // By number, not by name: `10.sst` is newer than `9.sst`. The path keeps the order of equal numbers the same in
+    // each run.
     tables.sort_by_cached_key(|file| (table_number(file), file.clone()));
-    if let Some([older, newer]) =
-        tables.array_windows().find(|[older, newer]| table_number(older) == table_number(newer))
-    {
-        bail!("{} and {} have the same number: cannot tell which is newer", input::name(older), input::name(newer));
-    }
-    Ok(tables)
+    let problem = if let Some(file) = tables.first().filter(|file| table_number(file).is_none()) {
+        let (file, name) = (input::name(file), table_name(1));
+        format!("{file}: cannot tell its age without a number: rename it ({name}) or pass the file itself")
+    } else if let Some(pair) = tables.windows(2).find(|pair| table_number(&pair[0]) == table_number(&pair[1])) {
+        let [older, newer] = [0, 1].map(|index: usize| input::name(&pair[index]));
+        format!("{older} and {newer} have the same number: cannot tell which is newer")
+    } else if tables.is_empty() {
+        format!("{} contains no table (*.sst): build some with `sstfilter build`", input::name(directory))
+    } else {
+        return Ok(tables);
+    };
+    // First, because tables of other engines have other names, and no order of age.
+    named.iter().try_for_each(|file| ensure_own_table(file))?;
+    bail!(problem)
 }

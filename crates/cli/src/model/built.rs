@@ -6,26 +6,18 @@ use super::file::FilterReport;
 use crate::print::record;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::words::group;
-use crate::words::units::percent;
+use crate::words::units::{counted, percent};
 
 record! {
     /// A filter that was built.
     pub(crate) struct BuiltFilter {
-        pub(crate) kind: String [row],
-        /// the requested kind
-        pub(crate) requested: Option<String> [json],
+        pub(crate) kind: String,
         /// why the kind is not the requested one
-        pub(crate) fallback: Option<String> [row],
-        pub(crate) keys: Option<u64> [row],
-        pub(crate) filter_bytes: Bytes [row],
-        pub(crate) bits_per_key: Option<Bits> [row],
-        pub(crate) expected_fpr: Option<Rate> [row],
-    }
-
-    /// Filters of one kind together, with the mean of their rates.
-    pub(crate) struct FilterGroup {
-        pub(crate) tables: u64 [row],
-        pub(crate) filter: BuiltFilter [row],
+        pub(crate) fallback: Option<String>,
+        pub(crate) keys: Option<u64>,
+        pub(crate) filter_bytes: Bytes,
+        pub(crate) bits_per_key: Option<Bits>,
+        pub(crate) expected_fpr: Option<Rate>,
     }
 }
 
@@ -34,7 +26,6 @@ impl BuiltFilter {
         let kind = report.used.map_or("none", |kind| kind.name());
         Self {
             kind: kind.to_owned(),
-            requested: Some(report.requested.name().to_owned()),
             fallback: (kind != report.requested.name()).then(|| format!("not {}: {}", report.requested, report.reason)),
             keys: Some(report.distinct_keys),
             filter_bytes: Bytes(report.block_bytes),
@@ -44,9 +35,8 @@ impl BuiltFilter {
     }
 
     pub(crate) fn of_report(report: &FilterReport) -> Self {
-        let FilterReport { kind, requested, fallback, keys, filter_bytes, bits_per_key, expected_fpr, .. } =
-            report.clone();
-        Self { kind, requested, fallback, keys, filter_bytes, bits_per_key, expected_fpr }
+        let FilterReport { kind, fallback, keys, filter_bytes, bits_per_key, expected_fpr, .. } = report.clone();
+        Self { kind, fallback, keys, filter_bytes, bits_per_key, expected_fpr }
     }
 
     /// Returns filters together, with the mean of their rates. Their kind is that of the first one.
@@ -63,21 +53,20 @@ impl BuiltFilter {
         }
     }
 
-    /// Returns the filter in words: `bloom, 10.01 bits per key, 0.940 %`.
+    /// Returns the filter in words: `bloom (not ribbon: too few keys), 10.01 bits per key, 0.940 %`.
     pub(crate) fn words(&self) -> String {
+        let fallback = self.fallback.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         let bits = self.bits_per_key.map(|bits| format!(", {:.2} bits per key", bits.0)).unwrap_or_default();
         let rate = self.expected_fpr.map(|rate| format!(", {}", percent(rate.0))).unwrap_or_default();
-        format!("{}{bits}{rate}", self.kind)
+        format!("{}{fallback}{bits}{rate}", self.kind)
     }
-}
 
-impl FilterGroup {
-    /// Returns the groups of filters with the same kind, requested kind and reason, in the order of their first ones.
-    pub(crate) fn of<'a>(filters: impl IntoIterator<Item = &'a BuiltFilter>) -> Vec<Self> {
-        let choice = |filter: &BuiltFilter| (filter.kind.clone(), filter.requested.clone(), filter.fallback.clone());
-        let groups = group::by(filters, choice);
-        let group =
-            |filters: Vec<&BuiltFilter>| Self { tables: filters.len() as u64, filter: BuiltFilter::sum(&filters) };
-        groups.into_iter().map(|(_, filters)| group(filters)).collect()
+    /// Returns a line for all filters with the same kind and reason.
+    pub(crate) fn lines<'a>(filters: impl Iterator<Item = &'a Self>) -> Vec<String> {
+        let groups = group::by(filters, |filter| (filter.kind.clone(), filter.fallback.clone()));
+        let line = |filters: Vec<&Self>| {
+            format!("{}: {}", counted(filters.len() as u64, "table"), Self::sum(&filters).words())
+        };
+        groups.into_iter().map(|(_, filters)| line(filters)).collect()
     }
 }

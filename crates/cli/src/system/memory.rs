@@ -1,20 +1,15 @@
-//! Available memory and peak usage, on systems that report them.
+//! Available memory, on systems that report it.
 
 use std::fs;
 
 /// Returns the bytes that new work can use without swapping. Linux only.
 pub(crate) fn available_bytes() -> Option<u64> {
-    field_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
+    available_in(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Returns the peak resident memory of this process in bytes. Linux only.
-pub(crate) fn peak_bytes() -> Option<u64> {
-    field_bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
-}
-
-/// Returns the value of a line such as `VmHWM:     1234 kB`; the kernel's kB are KiB.
-fn field_bytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+/// Returns the value of the line `MemAvailable:     1234 kB`; the kernel's kB are KiB.
+fn available_in(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
@@ -24,10 +19,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_kibibytes_and_missing_ones_are_none() {
-        let text = "VmPeak:\t  10 kB\nVmHWM:\t     1234 kB\nThreads: x\n";
-        assert_eq!(field_bytes(text, "VmHWM:"), Some(1_263_616));
-        assert_eq!(field_bytes(text, "VmRSS:"), None);
-        assert_eq!(field_bytes(text, "Threads:"), None);
+    fn memory_is_in_kibibytes_or_unknown() {
+        assert_eq!(available_in("MemFree:\t  10 kB\nMemAvailable:\t     1234 kB\n"), Some(1_263_616));
+        assert_eq!([available_in("MemFree:\t  10 kB\n"), available_in("MemAvailable: x\n")], [None, None]);
     }
 }

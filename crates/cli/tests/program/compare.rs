@@ -377,7 +377,7 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     let (keys, out) = (place.text("keys"), place.text("out"));
     let build = ["build", "--json", "--keys-format", "hex", "--input", &keys, "--files", "1", "--out", &out];
     let built = run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0).json();
-    let written = &built["built_range_filters"][0]["filter"];
+    let written = &built["written"][0]["range_filter"];
     let [measured, written] = [&few["range_filters"][1], written].map(|filter| number(filter, "bits_per_key"));
     assert!((measured - written).abs() < 0.01, "{few} {built}");
 

@@ -214,7 +214,7 @@ fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
     let (index, properties) = (part(&table, TablePart::Index).0, part(&table, TablePart::Properties).0);
     let data_bytes = part(&table, TablePart::Data).1;
     let sound = salvage(0);
-    assert!(sound.stdout == all && sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing."));
+    assert!(sound.stdout == all && sound.stderr.contains("20,000 of 20,000 entries salvaged, 0 bytes missing."));
     flip(&table, index + 20);
     let without_index = salvage(0);
     assert!(without_index.stdout == all && without_index.stderr.contains("the index cannot be used"));
@@ -225,7 +225,7 @@ fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
     let count = salvaged.stdout.lines().count();
     assert!(count > 19_000 && salvaged.stdout.lines().all(|line| lines.contains(line)), "{count}");
     assert_eq!(salvaged.stderr.matches("missing: keys after \"key").count(), 3, "{}", salvaged.stderr);
-    assert!(salvaged.stderr.contains("bytes missing. To put the entries back: sstfilter build"), "{}", salvaged.stderr);
+    assert!(salvaged.stderr.contains("bytes missing. To put them back: sstfilter build"), "{}", salvaged.stderr);
     let json = run(&["get", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
     let key = |at: usize, name: &str| json["missing"][at][name].as_str().unwrap().to_owned();
     assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));

@@ -109,10 +109,10 @@ fn a_build_reports_its_range_filters() {
     let built =
         run(&["build", "--json", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0).json();
     assert_eq!(
-        (&built["built_range_filters"][0]["filter"]["kind"], &built["built_range_filters"][0]["filter"]["keys"]),
+        (&built["written"][0]["range_filter"]["kind"], &built["written"][0]["range_filter"]["keys"]),
         (&"range".into(), &1_000.into())
     );
     let page =
         run(&["build", "--overwrite", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0);
-    assert!(page.stdout.contains("built range filters:"), "{}", page.stdout);
+    assert!(page.stdout.contains("1 table: range, "), "{}", page.stdout);
 }

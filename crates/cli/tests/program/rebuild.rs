@@ -43,7 +43,7 @@ fn rebuilt_filters_are_used_and_the_tables_stay_as_they_are() {
     rebuild.args(["rebuild", "tables/000001.sst", "--json"]).current_dir(place.path(""));
     let json: Value = serde_json::from_slice(&rebuild.output().unwrap().stdout).unwrap();
     let row = &json["rebuilt_tables"][0];
-    assert_eq!([&row["path"], &row["sidecar"]], ["tables/000001.sst", "tables/000001.sst.filter"], "as passed");
+    assert_eq!(row["path"], "tables/000001.sst", "as passed");
     run(&["build", "--generate", "100", "--out", &out]).expect_error("already contains 2 tables");
     run(&["build", "--generate", "100", "--overwrite", "--out", &out]).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"], "a build that replaces tables removes their sidecars");
@@ -62,6 +62,7 @@ fn the_rate_is_kept_unless_an_option_names_it_and_before_and_after_are_printed()
         (&["--policy", "bloom", "--fpr", "0.001", "--partitions", "1Ki"], &[], false, "bloom", 0.001),
         (&["--policy", "none"], &[], false, "ribbon", 0.01),
         (&["--policy", "bloom"], &["--fpr", "0.2"], false, "ribbon", 0.2),
+        (&["--policy", "bloom"], &["--bits-per-key", "10"], false, "ribbon", 0.01),
     ] {
         let out = place.build(8_000, &[build, &["--overwrite"]].concat());
         let table = format!("{out}/000001.sst");
@@ -71,12 +72,17 @@ fn the_rate_is_kept_unless_an_option_names_it_and_before_and_after_are_printed()
         let report = run(&[&["rebuild", &table, "--json"], rebuild].concat()).expect_code(0).json();
         let (row, change) = (&report["rebuilt_tables"][0], report["changes"][0].as_str().unwrap());
         let after = &row["after"];
-        assert_eq!(after["requested"], kind, "{report}");
+        assert_eq!(after["kind"], kind, "{report}");
         assert!((0.4..1.35).contains(&(rate(after) / fpr)), "{build:?} {rebuild:?}: {report}");
         assert!(change.starts_with("1 table: ") && change.contains(" -> ") && change.contains(" bits per key, "));
-        let (has_before, is_named) = (!build.contains(&"none"), rebuild.contains(&"--fpr"));
-        assert!(row["before"].is_object() == has_before && row["kept_policy"].is_null() == is_named, "{report}");
-        assert_eq!(report["notes"].as_array().unwrap().is_empty(), has_before, "{report}");
+        let sized_by = match (build, rebuild) {
+            (_, ["--fpr", ..]) => "null",
+            (_, ["--bits-per-key", ..]) => "the rate of a Bloom filter of --bits-per-key",
+            (["--policy", "none"], _) => "the rate before is unknown",
+            _ => "the rate of the filter before it",
+        };
+        assert!(row["sized_by"].to_string().contains(sized_by), "{report}");
+        assert!(sized_by == "null" || change.contains(sized_by), "{report}");
     }
     let place = Place::new();
     let out = two_tables(&place);
@@ -104,7 +110,7 @@ fn a_table_that_cannot_be_rebuilt_leaves_its_sidecar_and_does_not_stop_the_other
     for (path, words) in [
         ("../interop/fixtures/leveldb/6000-keys.ldb", "expected a table of sstfilter, got one of LevelDB"),
         ("../../fixtures/v1/bloom-1000-keys-10-bits.block", "expected a table, got a filter"),
-        (&place.text("void"), "has no table and no filter"),
+        (&place.text("void"), "void: the directory contains no table"),
         (&place.text("missing"), "cannot read"),
         (&keys, "keys.tsv: neither a table nor a filter"),
         ("-", "standard input: expected a table's file"),

@@ -27,8 +27,6 @@ pub(super) struct Directory {
     has_old_tables: bool,
     /// Where new tables are until the old ones are replaced.
     staging: Option<TempDir>,
-    /// Number of temporary files and directories of killed runs that were removed.
-    pub(super) leftovers_removed: u64,
     _lock: Option<File>,
     /// Removes created directories without a table when dropped.
     _made: MadeDirectories,
@@ -52,18 +50,8 @@ impl Directory {
                 path_name(path)
             );
         }
-        let mut leftovers_removed = 0;
-        for leftover in list(path)?.iter().filter(|file| is_leftover(file)) {
-            leftovers_removed += u64::from(remove_leftover(leftover, overwrite)?);
-        }
-        Ok(Self {
-            path: path.to_owned(),
-            has_old_tables: !tables.is_empty(),
-            staging: None,
-            leftovers_removed,
-            _lock: lock,
-            _made: made,
-        })
+        list(path)?.iter().filter(|file| is_leftover(file)).try_for_each(|file| remove_leftover(file, overwrite))?;
+        Ok(Self { path: path.to_owned(), has_old_tables: !tables.is_empty(), staging: None, _lock: lock, _made: made })
     }
 
     /// Prepares the writing of tables. Call it before the first one.
@@ -134,12 +122,12 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Removes a temporary file that a killed run left, or its directory of tables that should have replaced others.
-/// Returns whether it did: another command may be writing the file.
-fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
+/// A file that another command is writing stays.
+fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     let name = path_name(leftover);
     let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();
     if found.is_file() {
-        return replace::remove_leftover(leftover).with_context(|| format!("cannot remove {name}"));
+        return replace::remove_leftover(leftover).map(drop).with_context(|| format!("cannot remove {name}"));
     }
     ensure!(found.is_dir(), "{name} is not a temporary file of this command: move it away, or choose another --out");
     // Not removed without --overwrite: they may be the only complete copy of the tables.
@@ -154,7 +142,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<bool> {
         }
         remove(&[file])?;
     }
-    fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}")).map(|()| true)
+    fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}"))
 }
 
 /// Creates the directory if it is missing, and syncs its parents, so that it survives a crash like the tables in it.

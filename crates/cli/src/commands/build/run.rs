@@ -1,7 +1,6 @@
 //! The command: its options, and the report of what it wrote.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::ensure;
 use clap::builder::PossibleValuesParser;
@@ -10,14 +9,14 @@ use sstfilter::{BuildContext, BuildPurpose, kind};
 use sstfilter_table::{TableOptions, TableSummary};
 
 use super::directory::Directory;
-use super::write::{Layout, Source, Writer};
+use super::write::{Source, Writer};
 use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
 use crate::file::key_list::{KeyLines, KeysFormat, MemoryLimit};
 use crate::file::open::Context;
-use crate::model::built::{BuiltFilter, FilterGroup};
-use crate::print::types::{Bytes, Figure, PathName, Seconds};
+use crate::model::built::BuiltFilter;
+use crate::print::types::{Bytes, PathName};
 use crate::print::{Outcome, record};
-use crate::system::{input, interrupt, memory, progress};
+use crate::system::{input, interrupt, progress};
 use crate::words::units::{number_in, parse_number};
 
 #[derive(Debug, Args)]
@@ -93,35 +92,23 @@ record! {
         pub(crate) table_bytes: Bytes [notable],
         /// lines whose key came again later
         pub(crate) duplicate_keys: u64,
-        /// lines without a key
-        pub(crate) blank_lines: u64 [json],
-        /// removed temporary files of killed builds
-        pub(crate) leftovers_removed: u64 [json],
-        /// seconds of the run
-        pub(crate) run_seconds: Seconds,
-        /// keys per second of the run
-        pub(crate) keys_per_second: Figure,
-        /// peak memory of the program
-        pub(crate) peak_memory_bytes: Option<Bytes>,
         /// filters of the tables, by kind and reason
-        pub(crate) built_filters: Vec<FilterGroup>,
-        /// range filters of the tables
-        pub(crate) built_range_filters: Vec<FilterGroup>,
+        pub(crate) built_filters: Vec<String> [notable],
         pub(crate) written: Vec<WrittenTable> [json],
     }
 
     /// Each table.
     pub(crate) struct WrittenTable {
-        pub(crate) path: PathName [row],
-        pub(crate) entries: u64 [row],
-        pub(crate) bytes: Bytes [row],
-        pub(crate) filter: Option<BuiltFilter> [row],
+        pub(crate) path: PathName,
+        pub(crate) entries: u64,
+        pub(crate) bytes: Bytes,
+        pub(crate) filter: Option<BuiltFilter>,
+        pub(crate) range_filter: Option<BuiltFilter>,
     }
 }
 
 /// Reads all input and writes all tables before it touches the tables that they replace.
 pub(crate) fn run(args: &BuildArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, BuildReport)> {
-    let begun = Instant::now();
     // Checked first, so that a wrong option leaves no directory.
     let options = table_options(args, context)?;
     let opening = interrupt::writing();
@@ -132,28 +119,14 @@ pub(crate) fn run(args: &BuildArgs, format: KeysFormat, context: &Context) -> an
         Some(path) => Source::Lines(read_lines(path, format, args.memory_limit)?),
         None => Source::Generated(args.generate.unwrap_or_default()),
     };
-    let layout = match args.files {
-        Some(tables) if args.consecutive => Layout::Consecutive(tables),
-        Some(tables) => Layout::Dealt(tables),
-        None => Layout::Sized(args.table_bytes),
-    };
     // Every table must have a key.
     let (entries, tables) = (source.len(), args.files.unwrap_or_default());
     ensure!(tables <= entries, "--files: expected at most {entries}, the number of keys, got {tables}");
     let _writing = interrupt::writing();
     directory.begin()?;
-    let written = Writer::new(&source, &directory, &options).write(layout)?;
+    let written = Writer::new(&source, &directory, &options).write(args.files, args.consecutive, args.table_bytes)?;
     directory.publish(written.len())?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let report = BuildReport {
-        leftovers_removed: directory.leftovers_removed,
-        run_seconds: Seconds(seconds),
-        // The clock may show no time at all for a tiny build.
-        keys_per_second: Figure(entries as f64 / seconds.max(1e-9)),
-        peak_memory_bytes: memory::peak_bytes().map(Bytes),
-        ..BuildReport::new(&written, &source, &directory)
-    };
-    Ok((Outcome::Yes, report))
+    Ok((Outcome::Yes, BuildReport::new(&written, &source, &directory)))
 }
 
 fn table_options(args: &BuildArgs, context: &Context) -> anyhow::Result<TableOptions> {
@@ -192,30 +165,25 @@ fn read_lines(path: &Path, format: KeysFormat, memory_limit: Option<u64>) -> any
 
 impl BuildReport {
     fn new(written: &[TableSummary], source: &Source, directory: &Directory) -> Self {
-        let (duplicate_keys, blank_lines) = match source {
-            Source::Lines(lines) => (lines.duplicate_keys, lines.blank_lines),
-            Source::Generated(_) => (0, 0),
-        };
-        let built = |filter: Option<&sstfilter::BuildReport>| filter.map(BuiltFilter::new);
-        let points: Vec<_> = written.iter().filter_map(|table| built(table.filter.as_ref())).collect();
-        let ranges: Vec<_> = written.iter().filter_map(|table| built(table.range_filter.as_ref())).collect();
+        let built = |filter: &Option<sstfilter::BuildReport>| filter.as_ref().map(BuiltFilter::new);
         let table = |table: &TableSummary| WrittenTable {
             // The directory of the library's path may be a temporary one.
             path: PathName(directory.path.join(table.path.as_deref().and_then(Path::file_name).unwrap_or_default())),
             entries: table.properties.entries,
             bytes: Bytes(table.file_bytes),
-            filter: built(table.filter.as_ref()),
+            filter: built(&table.filter),
+            range_filter: built(&table.range_filter),
         };
+        let written: Vec<_> = written.iter().map(table).collect();
+        let ranges = BuiltFilter::lines(written.iter().filter_map(|table| table.range_filter.as_ref()));
         Self {
             tables: written.len() as u64,
             entries: source.len(),
-            table_bytes: Bytes(written.iter().map(|table| table.file_bytes).sum()),
-            duplicate_keys,
-            blank_lines,
-            built_filters: FilterGroup::of(&points),
-            built_range_filters: FilterGroup::of(&ranges),
-            written: written.iter().map(table).collect(),
-            ..Self::default()
+            table_bytes: Bytes(written.iter().map(|table| table.bytes.0).sum()),
+            duplicate_keys: if let Source::Lines(lines) = source { lines.duplicate_keys } else { 0 },
+            built_filters: [BuiltFilter::lines(written.iter().filter_map(|table| table.filter.as_ref())), ranges]
+                .concat(),
+            written,
         }
     }
 }
