@@ -14,7 +14,7 @@ use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{MapBuilder, MapOptions, MapReport as Written};
 use tempfile::NamedTempFile;
 
-use super::target::{Attentive, LeftOut, Target, WrittenMap, ensure_wanted};
+use super::target::{Attentive, Target, WrittenMap, ensure_wanted, left_out};
 use crate::commands::options::chosen_hasher;
 use crate::file::context::Context;
 use crate::file::key_list::KeysFormat;
@@ -98,13 +98,14 @@ impl BuildMapArgs {
 
     /// Returns the files to cover, and what is said about others.
     fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>)> {
-        let walk = Walk::of(&self.tables).context(LISTS)?;
+        let are_there = self.tables.iter().all(|path| path.exists());
+        let walk = Walk::of(&self.tables);
+        let walk = if are_there { walk.context(LISTS) } else { walk }?;
         let (tables, without_keys) = Source::tables(&walk.files);
-        let others = walk.others.iter().map(|path| ("skipped: no table".to_owned(), input::name(path)));
-        let without_keys =
-            without_keys.into_iter().map(|path| ("skipped: it has no keys".to_owned(), input::name(path)));
+        let others = walk.others.iter().map(PathBuf::as_path).chain(without_keys);
+        let others = others.map(|path| ("skipped: no table".to_owned(), input::name(path)));
         let problems = walk.problems.iter().map(|(path, problem)| problem.about(path));
-        let notes = [walk.notes(), group::lines("file", others.chain(without_keys).chain(problems))].concat();
+        let notes = [walk.notes(), group::lines("file", others.chain(problems))].concat();
         Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), notes))
     }
 
@@ -142,16 +143,11 @@ pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) ->
         }
     }
     drop((context, progress));
-    let left_out = LeftOut::new("not covered", &problems);
-    ensure!(!parts.names.is_empty(), "no file that a map could cover{}: {LISTS}", left_out.in_parentheses());
-    let partial_maps = parts.written.len();
-    let partial_maps = if partial_maps > 0 && !parts.files.is_empty() { partial_maps + 1 } else { partial_maps };
-    let partial_maps = Some(partial_maps as u64).filter(|&maps| maps > 0);
-    let written = parts.finish()?;
-    let outcome = left_out.outcome;
-    let report = args.target.report(&written, left_out)?;
+    let first = left_out(&problems).into_iter().next().map(|why| format!(" ({why})")).unwrap_or_default();
+    ensure!(!parts.names.is_empty(), "no file that a map could cover{first}: {LISTS}");
+    let (outcome, report) = args.target.report(&parts.finish()?, &problems)?;
     notes.extend_from_slice(&report.notes);
-    Ok((outcome, WrittenMap { partial_maps, notes, ..report }))
+    Ok((outcome, WrittenMap { notes, ..report }))
 }
 
 /// The files that were read, in memory and in partial maps.

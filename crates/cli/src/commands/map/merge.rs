@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use sstfilter::FileId;
 use sstfilter_map::MapOptions;
 
-use super::target::{LeftOut, Target, WrittenMap};
+use super::target::{Target, WrittenMap};
 use crate::file::context::Context;
 use crate::file::key_list::KeysFormat;
 use crate::file::look::{Look, look_at};
@@ -42,7 +42,16 @@ pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcom
     args.target.ensure_free(args.maps.iter().chain(&args.keep).map(PathBuf::as_path))?;
     let open = |path: &PathBuf| OpenMap::open(path).context("without this map, the result would not cover its files");
     let maps: Vec<_> = args.maps.iter().map(open).collect::<anyhow::Result<_>>()?;
-    ensure_alike(&maps)?;
+    let [first, others @ ..] = &maps[..] else { bail!("expected a map") };
+    for map in &maps {
+        let is_of_files = map.index.writes().is_empty();
+        ensure!(is_of_files, "{}: expected a map of files, got one of writes, which a store merges", map.name());
+    }
+    for other in others {
+        let (expected, got) = (first.index.hash_identity(), other.index.hash_identity());
+        let (name, of) = (other.name(), first.name());
+        ensure!(expected == got, "{name}: expected a map of the hash of {of}, {expected}, got {got}");
+    }
     let (mut kept, mut stated, mut problems) = (HashSet::new(), args.drop.clone(), Vec::new());
     for path in &args.keep {
         if let Some(id) = path.to_str().and_then(|text| parse_fingerprint(text).ok()) {
@@ -67,15 +76,11 @@ pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcom
     let kept_files = covered.iter().filter(|&&file| keeps(file)).count();
     let all = grouped(covered.len() as u64);
     ensure!(kept_files > 0, "no covered file is kept: expected at least one of {all}");
-    let bits = maps.first().map_or(0, |map| map.index.prefix_bits());
-    let options = args.target.options(MapOptions::with_prefix_bits(bits)?)?;
+    let options = args.target.options(MapOptions::with_prefix_bits(first.index.prefix_bits())?)?;
     let _writing = interrupt::writing();
     let written = args.target.merge(&maps, options, |file| keeps(file.fingerprint()))?;
-    let left_out = LeftOut::new("no file to keep", &problems);
-    // A damaged page is the only reason for an unknown one, but for pages that were unknown before.
-    let outcome = left_out.outcome.max(Outcome::from_sound(written.unknown_pages == 0));
-    let dropped_files = Some((covered.len() - kept_files) as u64);
-    Ok((outcome, WrittenMap { dropped_files, ..args.target.report(&written, left_out)? }))
+    let (outcome, report) = args.target.report(&written, &problems)?;
+    Ok((outcome, WrittenMap { dropped_files: Some((covered.len() - kept_files) as u64), ..report }))
 }
 
 /// Returns the tables and lists of keys at a path.
@@ -93,25 +98,4 @@ fn sources_at(path: &Path) -> anyhow::Result<Vec<Source>> {
         Look::Table | Look::Foreign(_) => Ok(Source::tables(&[Found::alone(path)]).0),
         _ => lists(&[path.to_owned()]),
     }
-}
-
-/// Fails if maps cannot be merged, and names two that differ.
-fn ensure_alike(maps: &[OpenMap]) -> anyhow::Result<()> {
-    for map in maps {
-        let is_of_files = map.index.writes().is_empty();
-        ensure!(is_of_files, "{}: expected a map of files, got one of writes, which a store merges", map.name());
-    }
-    for pair in maps.windows(2) {
-        let [one, other] = pair else { continue };
-        let (name, first) = (other.name(), one.name());
-        let (expected, got) = (one.index.prefix_bits(), other.index.prefix_bits());
-        ensure!(
-            expected == got,
-            "{name}: expected a map that keeps {expected} bits of a hash, as {first} does, got {got}: build it with \
-             --bits {expected}"
-        );
-        let (expected, got) = (one.index.hash_identity(), other.index.hash_identity());
-        ensure!(expected == got, "{name}: expected a map of the hash of {first}, {expected}, got {got}");
-    }
-    Ok(())
 }

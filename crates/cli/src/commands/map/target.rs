@@ -25,7 +25,7 @@ use crate::print::types::{Bytes, PathName};
 use crate::print::{Outcome, record};
 use crate::system::{interrupt, progress};
 use crate::words::group;
-use crate::words::units::{counted, grouped, number_in, parse_number};
+use crate::words::units::{counted, grouped, number_in};
 
 /// The map to write.
 #[derive(Debug, Args)]
@@ -53,12 +53,9 @@ pub(super) struct Target {
 }
 
 fn parse_page_bytes(text: &str) -> Result<u32, String> {
-    let bytes = parse_number(text)?;
-    let nearest = bytes.clamp(1 << 10, 1 << 20).next_power_of_two();
-    if bytes == nearest {
-        return u32::try_from(bytes).map_err(|problem| problem.to_string());
-    }
-    Err(format!("expected a power of two from 1Ki to 1Mi, got '{text}' ({}Ki is one)", nearest >> 10))
+    let bytes = number_in(1 << 10..=1 << 20)(text)?;
+    let options = MapOptions::with_prefix_bits(8).and_then(|options| options.with_page_bytes(bytes));
+    options.map(|_| bytes).map_err(|problem| problem.to_string())
 }
 
 /// The mark of all maps.
@@ -112,12 +109,16 @@ impl Target {
         self.write(|id, sink| merge.finish(id, sink))
     }
 
-    /// Describes the map that was written.
-    pub(super) fn report(&self, written: &Written, left_out: LeftOut) -> anyhow::Result<WrittenMap> {
+    /// Describes the map that was written, without the files that have `problems`.
+    pub(super) fn report(
+        &self,
+        written: &Written,
+        problems: &[(PathBuf, Problem)],
+    ) -> anyhow::Result<(Outcome, WrittenMap)> {
         let context = Context::default();
         let opened = open(&Found::alone(&self.file.out), &context).map_err(|problem| problem.reason)?;
         let file = describe(&opened, &context);
-        let mut notes = left_out.lines;
+        let mut notes = left_out(problems);
         if written.outgrown_pages > 0 {
             let pages = counted(written.outgrown_pages, "page");
             notes.push(format!("{pages} outgrown: lookups in them read twice; a higher --files-per-key avoids it"));
@@ -129,17 +130,14 @@ impl Target {
                  all covered files. `verify` names damaged maps; build the map from keys again"
             ));
         }
-        Ok(WrittenMap {
-            path: file.path,
-            bytes: file.bytes,
-            map: file.map,
-            outgrown_pages: written.outgrown_pages,
-            unknown_pages: written.unknown_pages,
-            lists: written.lists,
-            left_out: left_out.paths,
-            notes,
-            ..WrittenMap::default()
-        })
+        let left_out = problems.iter().map(|(path, _)| PathName(path.clone())).collect();
+        // A damaged page is the only reason for an unknown one, but for pages that were unknown before.
+        let outcome = problems.iter().map(|(_, problem)| problem.state.outcome()).max().unwrap_or_default();
+        let outcome = outcome.max(Outcome::from_sound(written.unknown_pages == 0));
+        Ok((
+            outcome,
+            WrittenMap { path: file.path, bytes: file.bytes, map: file.map, dropped_files: None, left_out, notes },
+        ))
     }
 }
 
@@ -149,11 +147,6 @@ record! {
         pub(super) path: PathName,
         pub(super) bytes: Bytes,
         pub(super) map: Option<MapReport>,
-        pub(super) outgrown_pages: u64 [json],
-        pub(super) unknown_pages: u64 [json],
-        pub(super) lists: u64,
-        /// partial maps that were merged, because memory did not suffice for all hashes
-        pub(super) partial_maps: Option<u64>,
         /// covered files of the merged maps that the result does not cover
         pub(super) dropped_files: Option<u64>,
         /// files that are left out, because they could not be read to their end
@@ -162,32 +155,13 @@ record! {
     }
 }
 
-/// Files that a command leaves out, and why.
-#[derive(Debug, Default)]
-pub(super) struct LeftOut {
-    paths: Vec<PathName>,
-    lines: Vec<String>,
-    pub(super) outcome: Outcome,
-}
-
-impl LeftOut {
-    /// Groups files by their problem; `label` says what they are left out of.
-    pub(super) fn new(label: &str, problems: &[(PathBuf, Problem)]) -> Self {
-        let texts = problems.iter().map(|(path, problem)| {
-            let (why, name) = problem.about(path);
-            (format!("{label}: {why}"), name)
-        });
-        Self {
-            lines: group::lines("file", texts),
-            paths: problems.iter().map(|(path, _)| PathName(path.clone())).collect(),
-            outcome: problems.iter().map(|(_, problem)| problem.state.outcome()).max().unwrap_or_default(),
-        }
-    }
-
-    /// Returns the first line in parentheses, to end a sentence.
-    pub(super) fn in_parentheses(&self) -> String {
-        self.lines.first().map(|line| format!(" ({line})")).unwrap_or_default()
-    }
+/// Returns a line for all files with one problem.
+pub(super) fn left_out(problems: &[(PathBuf, Problem)]) -> Vec<String> {
+    let texts = problems.iter().map(|(path, problem)| {
+        let (why, name) = problem.about(path);
+        (format!("left out: {why}"), name)
+    });
+    group::lines("file", texts)
 }
 
 /// Fails if a signal has interrupted the command.
