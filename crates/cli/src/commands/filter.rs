@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
-use sstfilter::{BuildContext, BuildPurpose, FilterBlock};
-use sstfilter_range::RangePolicy;
+use sstfilter::{BuildContext, BuildPurpose, BuiltFilter, FilterBlock};
 use sstfilter_store::FilterPart;
 use sstfilter_table::TablePart;
 
@@ -54,11 +53,10 @@ pub(crate) fn run(
     if !is_standard {
         target.ensure_free(Mark::BareFilter, args.table.iter().chain(&args.keys).map(PathBuf::as_path))?;
     }
-    let policy = args.range.policy(context.range_prefix)?;
-    let block = match (&args.keys, policy) {
-        (Some(keys), Some(policy)) => build_ranges(args, keys, &policy, format, context)?,
-        (Some(keys), None) => build(args, keys, format, context)?,
-        (None, _) => copied(args.table.as_deref().context("expected a table or --keys")?, context)?,
+    let block = match (&args.keys, &args.table) {
+        (Some(keys), _) => build(args, keys, format, context)?,
+        (None, Some(table)) => copied(table, context)?,
+        (None, None) => bail!("expected a table or --keys"),
     };
     if is_standard {
         // A report after the block would become part of it.
@@ -71,38 +69,32 @@ pub(crate) fn run(
     output.print((Outcome::Yes, describe(&written, context)))
 }
 
-fn build_ranges(
-    args: &FilterCommandArgs,
-    keys: &Path,
-    policy: &RangePolicy,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<Bytes> {
+fn build(args: &FilterCommandArgs, path: &Path, format: KeysFormat, context: &Context) -> anyhow::Result<Bytes> {
+    let (hasher, ranges) = (args.filter.hasher(context.secret.as_ref())?, args.range.policy(context.range_prefix)?);
     ensure!(
-        args.filter.is_default(),
+        ranges.is_none() || args.filter.is_default(),
         "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
     );
-    let hasher = args.filter.hasher(context.secret.as_ref())?;
-    let mut keys = KeyLines::read(keys, format, "--keys")?;
-    // Builders of range filters need sorted keys.
-    keys.sort_and_dedup();
-    let mut builder = policy.builder(&BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
-    keys.iter().for_each(|(key, _)| builder.add_key(key));
-    let built = builder.finish();
-    let block = built.block.with_context(|| format!("no range filter: {}", built.report.reason))?;
-    RangeBlock::new(block.clone())?.verify()?;
-    Ok(block)
-}
-
-fn build(args: &FilterCommandArgs, keys: &Path, format: KeysFormat, context: &Context) -> anyhow::Result<Bytes> {
-    let (hasher, policy) = (args.filter.hasher(context.secret.as_ref())?, args.filter.policy()?);
-    let keys = KeyLines::read(keys, format, "--keys")?;
     // As for the tables of `build`: for a flush, `auto` would build Bloom whatever the number of keys.
     let purpose = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
+    let policy = args.filter.policy()?;
+    let mut keys = KeyLines::read(path, format, "--keys")?;
+    if let Some(policy) = ranges {
+        // Builders of range filters need sorted keys.
+        keys.sort_and_dedup();
+        let mut builder = policy.builder(&purpose);
+        keys.iter().for_each(|(key, _)| builder.add_key(key));
+        let block = made(builder.finish())?;
+        RangeBlock::new(block.clone())?.verify()?;
+        return Ok(block);
+    }
     let mut builder = policy.builder(&purpose).context("the policy builds no filter")?;
     keys.iter().for_each(|(key, _)| builder.add_key(key));
-    let built = builder.finish();
-    checked(built.block.with_context(|| format!("no filter: {}", built.report.reason))?)
+    checked(made(builder.finish())?)
+}
+
+fn made(built: BuiltFilter) -> anyhow::Result<Bytes> {
+    built.block.with_context(|| format!("no filter: {}", built.report.reason))
 }
 
 /// Returns the filter as the table stores it, so that it still matches its file's fingerprint. It need not be usable:

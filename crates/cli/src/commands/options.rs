@@ -131,21 +131,17 @@ pub(crate) struct RangeFilterArgs {
     range_filter: Option<RangeFilterArg>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum RangeFilterArg {
-    Ordered { rate: FalsePositiveRate },
-    Hashed { longest: u64, rate: FalsePositiveRate, integer_bytes: u32 },
-}
+/// A rate, and for hashed filters also the length of the longest range, and the bytes of the integer.
+type RangeFilterArg = (FalsePositiveRate, Option<(u64, u32)>);
 
 fn parse_range_filter(text: &str) -> Result<RangeFilterArg, String> {
     let rate = |text: Option<&&str>| text.map_or(Ok(FalsePositiveRate::ONE_PERCENT), |text| parse_fpr(text));
     match *text.split(':').collect::<Vec<_>>() {
-        ["ordered", ref rest @ ..] if rest.len() <= 1 => Ok(RangeFilterArg::Ordered { rate: rate(rest.first())? }),
-        ["hashed", longest, ref rest @ ..] if rest.len() <= 2 => Ok(RangeFilterArg::Hashed {
-            longest: parse_number(longest)?,
-            rate: rate(rest.first())?,
-            integer_bytes: rest.get(1).map_or(Ok(8), |bytes| number_in(1..=8)(bytes))?,
-        }),
+        ["ordered", ref rest @ ..] if rest.len() <= 1 => Ok((rate(rest.first())?, None)),
+        ["hashed", longest, ref rest @ ..] if rest.len() <= 2 => {
+            let integer_bytes = rest.get(1).map_or(Ok(8), |bytes| number_in(1..=8)(bytes))?;
+            Ok((rate(rest.first())?, Some((parse_number(longest)?, integer_bytes))))
+        }
         _ => Err(format!("expected ordered, ordered:RATE, hashed:UNITS, hashed:UNITS:RATE or more, got '{text}'")),
     }
 }
@@ -155,8 +151,8 @@ impl RangeFilterArgs {
     pub(crate) fn policy(&self, prefix: Option<RangePrefix>) -> anyhow::Result<Option<RangePolicy>> {
         let policy = match self.range_filter {
             None => return Ok(None),
-            Some(RangeFilterArg::Ordered { rate }) => RangePolicy::ordered(rate),
-            Some(RangeFilterArg::Hashed { longest, rate, integer_bytes }) => {
+            Some((rate, None)) => RangePolicy::ordered(rate),
+            Some((rate, Some((longest, integer_bytes)))) => {
                 let units = RangeUnits::integer(integer_bytes).context("--range-filter")?;
                 RangePolicy::hashed(with_prefix(units, prefix), longest, rate)
             }
@@ -213,12 +209,15 @@ mod tests {
     #[test]
     fn range_filters_parse_with_and_without_a_rate() {
         let (one_percent, rate) = (FalsePositiveRate::ONE_PERCENT, FalsePositiveRate::new(0.001).unwrap());
-        let hashed = |longest, rate, integer_bytes| Ok(RangeFilterArg::Hashed { longest, rate, integer_bytes });
-        assert_eq!(parse_range_filter("ordered"), Ok(RangeFilterArg::Ordered { rate: one_percent }));
-        assert_eq!(parse_range_filter("ordered:0.001"), Ok(RangeFilterArg::Ordered { rate }));
-        assert_eq!(parse_range_filter("hashed:1K"), hashed(1_000, one_percent, 8));
-        assert_eq!(parse_range_filter("hashed:1Ki:0.001"), hashed(1_024, rate, 8));
-        assert_eq!(parse_range_filter("hashed:32:0.001:4"), hashed(32, rate, 4));
+        for (text, expected) in [
+            ("ordered", (one_percent, None)),
+            ("ordered:0.001", (rate, None)),
+            ("hashed:1K", (one_percent, Some((1_000, 8)))),
+            ("hashed:1Ki:0.001", (rate, Some((1_024, 8)))),
+            ("hashed:32:0.001:4", (rate, Some((32, 4)))),
+        ] {
+            assert_eq!(parse_range_filter(text), Ok(expected));
+        }
         for text in
             ["", "hashed", "ordered:2", "ordered:0.1:1", "hashed:x", "hashed:1:0.1:", "hashed:1:0.1:9", "ordered:"]
         {

@@ -96,15 +96,6 @@ fn tables_record_their_level_and_may_have_no_filter() {
     run(&["get", &out, "key0007"]).expect_code(0);
 }
 
-#[test]
-fn garbage_lines_are_keys_like_any_other() {
-    let place = Place::new();
-    let garbage: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let (input, out) = (place.write("garbage", garbage), place.text("tables"));
-    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
-    run(&["verify", &out]).expect_code(0);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn two_builds_do_not_write_to_one_directory() {

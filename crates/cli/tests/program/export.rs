@@ -37,14 +37,11 @@ fn the_extracted_block_is_the_one_of_the_table() {
     assert_eq!(report["filters"][0]["bound_to"], filter["bound_to"]);
     run(&["verify", &block]).expect_code(0);
 
-    run(&["filter", &table, "--out", &block]).expect_error("already exists");
-    run(&["filter", &table, "--out", &block, "--overwrite"]).expect_code(0);
     run(&["filter", &block, "--out", &place.text("y")]).expect_error("expected a table, got a filter");
     let piped = program().args(["filter", &table, "--out", "-"]).output().unwrap();
     assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));
     run(&["filter", &table, "--out", "-", "--json"]).expect_error("standard output receives the filter");
     run(&["filter", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
-    run(&["filter", &table, "--out", &place.text("")]).expect_error("got a directory");
     flip(&table, part(&table, "filter").0 + 9);
     run(&["filter", &table, "--out", &place.text("y")]).expect_error("checksum");
     assert!(!place.path("y").exists());
@@ -84,7 +81,6 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
     let out = place.text("x");
     let build = |options: &[&str]| run(&[&["filter", "--keys", &keys, "--out", &out], options].concat());
     build(&["--bits-per-key", "1"]).expect_error("pass --policy bloom");
-    build(&["--policy", "quotient"]).expect_error("possible values");
     run(&["filter", "--keys", &place.text("none"), "--out", &out]).expect_error("cannot read");
     run(&["filter", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("contains no key");
     assert!(!place.path("x").exists());
@@ -109,8 +105,6 @@ fn completions_and_manual_pages_know_every_command() {
         Ok(status) => assert!(status.success()),
         Err(error) => say_skipped("bash reads its completions", error),
     }
-    run(&["completions", "tcsh"]).expect_error("possible values");
-
     assert!(run(&["completions", "man"]).expect_code(0).stdout.contains(".TH sstfilter 1"));
     run(&["completions", "man", "--out", &place.text("man1")]).expect_code(0);
     let pages = names(place.path("man1"));

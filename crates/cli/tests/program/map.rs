@@ -84,7 +84,6 @@ fn an_engine_loads_the_map_with_its_id_and_finds_lists_by_names_that_are_ids() {
         assert_eq!(may_contain(&map, file, key), Some(true), "{key}");
         assert_eq!(may_contain(&map, file, "absent"), Some(false));
     }
-    run(&["map", "build", "--key-lists", &lists, "--out", &map, "--overwrite"]).expect_code(0);
     let random = json(&["map", "build", "--key-lists", &lists, "--out", &map, "--overwrite"], 0);
     assert_ne!(random["map"]["map_id"], ID);
 }
@@ -275,29 +274,6 @@ fn maps_that_contradict_each_other_are_neither_sound_nor_merged() {
     assert!(verified.contains("two files have this id") && verified.contains("2 damaged"), "{verified}");
     run(&["map", "merge", &a, &b, "--out", &out]).expect_error("b.map: file 0x0000000000000001");
     assert!(!Path::new(&out).exists());
-}
-
-#[test]
-fn only_a_map_is_replaced_and_only_if_that_is_wished() {
-    let place = Place::new();
-    let tables = place.build(10, &[]);
-    let (text, table) = (place.write("text", "a text of more than thirty-two bytes\n"), format!("{tables}/000001.sst"));
-    let [map, copy] = ["a.map", "copy.map"].map(|name| place.text(name));
-    run(&["map", "build", &tables, "--out", &map]).expect_code(0);
-    fs::copy(&map, &copy).unwrap();
-    for command in [["build", &tables], ["merge", &copy]] {
-        for out in [&text, &table] {
-            let before = fs::read(out).unwrap();
-            let run = |more: &[&str]| run(&[&["map"], &command[..], &["--out", out], more].concat());
-            run(&[]).expect_error("already exists");
-            run(&["--overwrite"]).expect_error("was not written by this command");
-            assert_eq!(fs::read(out).unwrap(), before);
-        }
-        run(&[&["map"], &command[..], &["--out", &map]].concat()).expect_error("already exists");
-        run(&[&["map"], &command[..], &["--out", &map, "--overwrite"]].concat()).expect_code(0);
-    }
-    run(&["map", "merge", &map, "--out", &map, "--overwrite"]).expect_error("another file than those that are read");
-    run(&["verify", &map, &tables]).expect_code(0);
 }
 
 #[test]
