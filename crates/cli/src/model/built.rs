@@ -35,8 +35,8 @@ impl BuiltFilter {
     }
 
     pub(crate) fn of_report(report: &FilterReport) -> Self {
-        let FilterReport { kind, fallback, keys, filter_bytes, bits_per_key, expected_fpr, .. } = report.clone();
-        Self { kind, fallback, keys, filter_bytes, bits_per_key, expected_fpr }
+        let FilterReport { kind, keys, filter_bytes, bits_per_key, expected_fpr, .. } = report.clone();
+        Self { kind, fallback: None, keys, filter_bytes, bits_per_key, expected_fpr }
     }
 
     /// Returns filters together, with the mean of their rates. Their kind is that of the first one.

@@ -4,7 +4,6 @@
 //! next to the result, and partial maps are merged at the end. The result has the same bytes.
 
 use std::collections::HashMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::MutexGuard;
 
@@ -14,7 +13,7 @@ use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{MapBuilder, MapOptions, MapReport as Written};
 use tempfile::NamedTempFile;
 
-use super::target::{Attentive, Target, WrittenMap, ensure_wanted, left_out};
+use super::target::{Attentive, Target, WrittenMap, ensure_wanted, left_out, unless_interrupted};
 use crate::commands::options::chosen_hasher;
 use crate::file::context::Context;
 use crate::file::key_list::KeysFormat;
@@ -207,7 +206,8 @@ impl<'a> Parts<'a> {
         self.writing.get_or_insert_with(interrupt::writing);
         let directory = replace::directory_of(&self.args.target.file.out);
         let mut part = replace::temporary(directory)?;
-        self.builder(options).finish(FileId::random(), &mut Attentive(&mut part)).or_else(interrupted)?;
+        let written = self.builder(options).finish(FileId::random(), &mut Attentive(&mut part));
+        unless_interrupted(written.context("cannot write a partial map"))?;
         self.bytes = 0;
         self.written.push(part);
         Ok(())
@@ -237,10 +237,4 @@ impl<'a> Parts<'a> {
             self.written.iter().map(|part| OpenMap::open(part.path())).collect::<anyhow::Result<_>>()?;
         target.merge(&parts, options, |_| true)
     }
-}
-
-/// Returns the error of a write, or that of the signal that caused it.
-fn interrupted<T>(error: io::Error) -> anyhow::Result<T> {
-    ensure_wanted()?;
-    Err(anyhow::Error::from(error).context("cannot write a partial map"))
 }

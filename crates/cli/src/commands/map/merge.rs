@@ -52,11 +52,19 @@ pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcom
         let (name, of) = (other.name(), first.name());
         ensure!(expected == got, "{name}: expected a map of the hash of {of}, {expected}, got {got}");
     }
-    let (mut kept, mut stated, mut problems) = (HashSet::new(), args.drop.clone(), Vec::new());
+    let covered: HashSet<_> =
+        maps.iter().flat_map(|map| map.index.files()).map(|covered| covered.file.fingerprint()).collect();
+    let stated = |id: FileId| {
+        if !covered.contains(&id.fingerprint()) {
+            note(&format!("note: no map covers {}", id_text(id)));
+        }
+        id.fingerprint()
+    };
+    let dropped: HashSet<_> = args.drop.iter().copied().map(stated).collect();
+    let (mut kept, mut problems) = (HashSet::new(), Vec::new());
     for path in &args.keep {
         if let Some(id) = path.to_str().and_then(|text| parse_fingerprint(text).ok()) {
-            kept.insert(id.fingerprint());
-            stated.push(id);
+            kept.insert(stated(id));
             continue;
         }
         for source in sources_at(path)? {
@@ -65,12 +73,6 @@ pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcom
                 Err(problem) => problems.push((source.found.path, problem)),
             }
         }
-    }
-    let dropped: HashSet<_> = args.drop.iter().map(|id| id.fingerprint()).collect();
-    let covered: HashSet<_> =
-        maps.iter().flat_map(|map| map.index.files()).map(|covered| covered.file.fingerprint()).collect();
-    for id in stated.iter().filter(|id| !covered.contains(&id.fingerprint())) {
-        note(&format!("note: no map covers {}", id_text(*id)));
     }
     let keeps = |file: u64| (args.keep.is_empty() || kept.contains(&file)) && !dropped.contains(&file);
     let kept_files = covered.iter().filter(|&&file| keeps(file)).count();

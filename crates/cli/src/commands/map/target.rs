@@ -84,10 +84,7 @@ impl Target {
     ) -> anyhow::Result<Written> {
         let id = self.id.unwrap_or_else(FileId::random);
         let written = write_with(&self.file.out, self.file.replaces(MARK), |file| finish(id, &mut Attentive(file)));
-        if written.is_err() {
-            ensure_wanted()?;
-        }
-        written
+        unless_interrupted(written)
     }
 
     /// Merges maps with the files for which `keep` returns true. Call it only while [`interrupt::writing`] is held.
@@ -167,6 +164,14 @@ pub(super) fn left_out(problems: &[(PathBuf, Problem)]) -> Vec<String> {
 /// Fails if a signal has interrupted the command.
 pub(super) fn ensure_wanted() -> Result<(), interrupt::Interrupted> {
     interrupt::check(|| "no map was written".to_owned())
+}
+
+/// Returns the error of a write, or that of the signal that caused it.
+pub(super) fn unless_interrupted<T>(written: anyhow::Result<T>) -> anyhow::Result<T> {
+    if written.is_err() {
+        ensure_wanted()?;
+    }
+    written
 }
 
 /// A file whose writing ends with an error when a signal arrives.
