@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use crate::file::key_list::{KeyLines, KeysFormat};
 use crate::model::batch::Ends;
 use crate::model::probe::{Because, FileProbe};
-use crate::print::types::Key;
-use crate::print::{Output, record};
+use crate::print::types::{Key, PathName};
+use crate::print::{record, words};
 
 /// What is listed, one key or range after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,7 +37,7 @@ impl Sought {
     }
 
     /// Returns a key, or both ends of a range, in the format of the input, without a terminator.
-    fn encoded(&self, position: usize, format: KeysFormat) -> Vec<u8> {
+    pub(crate) fn encoded(&self, position: usize, format: KeysFormat) -> Vec<u8> {
         match self {
             Self::Keys(keys) => format.encoded(keys.entry(position).0).into_owned(),
             Self::Ranges(ranges) => {
@@ -48,7 +48,8 @@ impl Sought {
         }
     }
 
-    fn answer(&self, position: usize) -> Answer {
+    /// Returns the answer for a key or range, without files.
+    pub(crate) fn answer(&self, position: usize) -> Answer {
         let key = |bytes: &[u8]| Some(Key(bytes.to_vec()));
         match self {
             Self::Keys(keys) => Answer { sought_key: key(keys.entry(position).0), ..Answer::default() },
@@ -61,121 +62,81 @@ impl Sought {
 }
 
 record! {
-    /// A key or range, and the files that a lookup must read.
+    /// A key or range, and what files say about it.
     pub(crate) struct Answer {
         /// the key that is looked up
-        pub(crate) sought_key: Option<Key> [row],
+        pub(crate) sought_key: Option<Key>,
         /// the first key of the range
-        pub(crate) lower: Option<Key> [row],
+        pub(crate) lower: Option<Key>,
         /// the end of the range, which is not part of it
-        pub(crate) upper: Option<Key> [row],
-        /// number of files that a lookup must read; null if a damaged map may cover others
-        pub(crate) number: Option<u64> [row],
-        pub(crate) candidates: Vec<Candidate>,
+        pub(crate) upper: Option<Key>,
+        /// number of files that a lookup must read; null if other files may have the key
+        pub(crate) candidates: Option<u64>,
+        pub(crate) files: Vec<FileAnswer>,
     }
 
-    /// A file that a lookup must read.
-    pub(crate) struct Candidate {
-        /// file name, path if two files have the same name, or id of a file that was not passed
-        pub(crate) name: String [row],
+    /// What a file says about a key or range.
+    pub(crate) struct FileAnswer {
+        pub(crate) path: Option<PathName> [row],
+        pub(crate) file_id: Option<String> [row],
+        pub(crate) column_family: Option<String> [row],
         pub(crate) level: Option<u32> [row],
+        /// whether a lookup must read the file
+        pub(crate) answer: Verdict [row],
         /// why a lookup must read the file, or need not
         pub(crate) because: Because [row],
     }
 }
 
-/// A file of a listing, and its answers.
-pub(crate) struct Listed<'a> {
-    pub(crate) name: String,
-    pub(crate) level: Option<u32>,
-    pub(crate) probe: &'a FileProbe,
+words! {
+    /// Whether a lookup must read a file.
+    pub(crate) enum Verdict {
+        Read = "read",
+        Skip = "skip",
+    }
 }
 
-/// The answers of all files, to be listed.
-pub(crate) struct Answers<'a> {
-    pub(crate) sought: &'a Sought,
-    /// Whether other files may have to be read.
-    pub(crate) is_incomplete: bool,
-    pub(crate) files: Vec<Listed<'a>>,
-}
-
-/// Keys whose files are put together: binary searches for each key in each file would take longer.
+/// Keys whose files are put together: searches for each key in each file would take longer.
 const LISTED_AT_ONCE: usize = 1 << 12;
 
-impl Answers<'_> {
-    /// Calls `visit` for each key or range that is listed, with its position and the files to read for it.
-    fn for_each(
-        &self,
-        listing: Listing,
-        mut visit: impl FnMut(usize, &[(usize, Because)]) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let bound = |position| u32::try_from(position).unwrap_or(u32::MAX);
-        for start in (0..self.sought.len()).step_by(LISTED_AT_ONCE) {
-            let end = self.sought.len().min(start + LISTED_AT_ONCE);
-            let mut candidates = vec![Vec::new(); end - start];
-            for (number, file) in self.files.iter().enumerate() {
-                for (because, positions) in &file.probe.candidates {
-                    let mut add = |position| candidates[position as usize - start].push((number, *because));
-                    positions.between(bound(start), bound(end)).for_each(&mut add);
-                }
-            }
-            for (position, candidates) in (start..end).zip(candidates) {
-                let is_listed = match listing {
-                    Listing::All => true,
-                    Listing::Maybe => self.is_incomplete || !candidates.is_empty(),
-                    Listing::Absent => !self.is_incomplete && candidates.is_empty(),
-                };
-                if is_listed {
-                    visit(position, &candidates)?;
+/// Calls `visit` for each key or range that is listed, with its position and the files to read for it. If a lookup
+/// `is_incomplete`, other files may have to be read.
+pub(crate) fn for_each_listed(
+    files: &[&FileProbe],
+    listing: Listing,
+    (sought, is_incomplete): (&Sought, bool),
+    mut visit: impl FnMut(usize, &[(usize, Because)]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let bound = |position| u32::try_from(position).unwrap_or(u32::MAX);
+    for start in (0..sought.len()).step_by(LISTED_AT_ONCE) {
+        let end = sought.len().min(start + LISTED_AT_ONCE);
+        let mut candidates = vec![Vec::new(); end - start];
+        for (number, file) in files.iter().enumerate() {
+            for (because, positions) in &file.candidates {
+                for position in positions.range(bound(start)..bound(end)) {
+                    candidates[position as usize - start].push((number, *because));
                 }
             }
         }
-        Ok(())
-    }
-
-    /// Prints a line for each: `KEY<TAB>NUMBER<TAB>NAMES<TAB>REASONS`, or the key alone.
-    pub(crate) fn print(&self, listing: Listing, format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
-        let names = self.names();
-        self.for_each(listing, |position, candidates| {
-            let mut line = self.sought.encoded(position, format);
-            if listing == Listing::All {
-                let number = if self.is_incomplete { "?".to_owned() } else { candidates.len().to_string() };
-                let (names, reasons): (Vec<_>, Vec<_>) =
-                    candidates.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
-                line.extend(format!("\t{number}\t{}\t{}", names.join(","), reasons.join(",")).into_bytes());
-            }
-            output.record(&[&line], format.terminator())
-        })
-    }
-
-    pub(crate) fn records(&self, listing: Listing) -> anyhow::Result<Vec<Answer>> {
-        let (names, mut answers) = (self.names(), Vec::new());
-        self.for_each(listing, |position, candidates| {
-            let candidate = |&(file, because): &(usize, Because)| Candidate {
-                name: names[file].clone(),
-                level: self.files[file].level,
-                because,
+        for (position, candidates) in (start..end).zip(candidates) {
+            let is_listed = match listing {
+                Listing::All => true,
+                Listing::Maybe => is_incomplete || !candidates.is_empty(),
+                Listing::Absent => !is_incomplete && candidates.is_empty(),
             };
-            answers.push(Answer {
-                number: (!self.is_incomplete).then_some(candidates.len() as u64),
-                candidates: candidates.iter().map(candidate).collect(),
-                ..self.sought.answer(position)
-            });
-            Ok(())
-        })?;
-        Ok(answers)
+            if is_listed {
+                visit(position, &candidates)?;
+            }
+        }
     }
-
-    fn names(&self) -> Vec<String> {
-        distinct_names(self.files.iter().map(|file| file.name.as_str()))
-    }
+    Ok(())
 }
 
 /// Returns names that distinguish files: file names, or paths if two files have the same name.
-pub(crate) fn distinct_names<'a>(paths: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
-    let name = |path| Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let names: Vec<String> = paths.clone().map(name).collect();
+pub(crate) fn distinct_names(paths: Vec<String>) -> Vec<String> {
+    let name = |path: &String| Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let names: Vec<String> = paths.iter().map(name).collect();
     let is_distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
     // Paths for all files, so that one list does not mix both forms.
-    if is_distinct { names } else { paths.map(str::to_owned).collect() }
+    if is_distinct { names } else { paths }
 }

@@ -1,16 +1,16 @@
 //! `sstfilter probe`: which files a lookup must read, and why. It reads filters and maps, but neither indexes nor data.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use core::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 use sstfilter::FileId;
 
-use super::listing::{Answer, Answers, Listed, Listing, Sought};
+use super::listing::{Answer, FileAnswer, Listing, Sought, Verdict, distinct_names, for_each_listed};
 use super::options::FamilyArgs;
 use crate::file::context::Context;
 use crate::file::key_list::{KeyLines, KeysFormat};
@@ -19,13 +19,13 @@ use crate::file::map::OpenMap;
 use crate::file::open::open_to_probe;
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
-use crate::model::batch::{Ends, KeyBatch, Positions, cores, in_parallel};
+use crate::model::batch::{Ends, KeyBatch, Positions, all_of, in_parallel};
 use crate::model::group::{Family, FamilyPlace as Place, place_of};
 use crate::model::keys::{Source, file_id, id_text, why_not_mapped};
 use crate::model::lookup::Lookup;
-use crate::model::probe::{Because, FileProbe, probe_mapped, probe_ranges};
-use crate::print::types::{Figure, Key, PathName, Rate};
-use crate::print::{Outcome, Output, note, record, words};
+use crate::model::probe::{Because, FileProbe, probe, probe_ranges};
+use crate::print::types::{Figure, PathName, Rate};
+use crate::print::{Outcome, Output, note, record};
 use crate::system::input;
 use crate::system::progress::SharedProgress;
 use crate::words::escape::{key_text, path_name};
@@ -78,8 +78,7 @@ record! {
         /// number of keys or ranges to look up
         sought: u64,
         groups: Vec<ProbeGroup> [notable],
-        lookups: Vec<FileAnswer> [notable],
-        answers: Vec<Answer> [json],
+        answers: Vec<Answer> [notable],
         findings: Vec<String> [notable],
     }
 
@@ -101,7 +100,7 @@ record! {
         expected_candidates: Option<Figure> [row],
         /// keys or ranges that no file contains; null if other files may
         without_candidates: Option<u64> [row],
-        per_file: Vec<FileCounts>,
+        files: Vec<FileCounts>,
     }
 
     /// A file, and for how many keys or ranges it must be read.
@@ -125,28 +124,6 @@ record! {
         expected_fpr: Option<Rate> [row],
         /// why the filter has its state
         reason: Option<String>,
-    }
-
-    /// What a file says about a key or range.
-    struct FileAnswer {
-        /// the key that is looked up
-        sought_key: Option<Key> [row],
-        column_family: Option<String> [row],
-        path: Option<PathName> [row],
-        file_id: Option<String> [row],
-        level: Option<u32> [row],
-        /// whether a lookup must read the file
-        answer: Verdict [row],
-        /// why a lookup must read the file, or need not
-        because: Because [row],
-    }
-}
-
-words! {
-    /// Whether a lookup must read a file.
-    pub(crate) enum Verdict {
-        Read = "read",
-        Skip = "skip",
     }
 }
 
@@ -180,34 +157,34 @@ impl ProbeArgs {
 
 /// A file and its answers.
 struct Row {
-    number: usize,
     place: Place,
     id: Option<FileId>,
     counts: FileCounts,
     /// The number of keys for which it is expected to be read if all are absent.
     expected: Option<f64>,
     remarks: Vec<String>,
-    /// Without the positions of keys, unless they are listed.
     probe: FileProbe,
 }
 
 /// How often the files of a database are listed, because a running engine has removed some of them.
 const MAX_WALKS: u32 = 5;
 
-/// The positions of keys that are kept of each file: their memory grows with the number of files.
-#[derive(Clone, Copy)]
-enum Kept {
-    Nothing,
-    Candidates,
-    All,
+/// What files are probed for, and how.
+struct Store<'a> {
+    args: &'a ProbeArgs,
+    sought: &'a Sought,
+    context: &'a Context,
 }
 
-/// The files, and the number of candidates for each key.
-struct Store<'a> {
-    sought: &'a Sought,
-    kept: Kept,
+/// All files, and what else there is to say.
+#[derive(Default)]
+struct Probed {
     rows: Vec<Row>,
-    numbers: Mutex<BTreeMap<Place, Vec<u32>>>,
+    remarks: Vec<String>,
+    /// The worst state of the maps.
+    state: State,
+    /// Whether files that are not known may contain a key.
+    is_incomplete: bool,
 }
 
 /// Probes all files. The answer is no if a file is damaged, and a failure if one cannot be read; both count as files
@@ -230,39 +207,17 @@ pub(crate) fn run(
         input::whole_standard_input()?;
     }
     let sought = args.sought(format)?;
-    let mut store = Store {
-        sought: &sought,
-        kept: match args.list {
-            Some(_) => Kept::Candidates,
-            None if args.is_by_file() => Kept::All,
-            None => Kept::Nothing,
-        },
-        rows: Vec::new(),
-        numbers: Mutex::default(),
-    };
-    let mut remarks = Vec::new();
-    let (state, mut is_incomplete) = store.probe(args, &mut walk, format, context, &mut remarks)?;
+    let store = Store { args, sought: &sought, context };
+    let mut probed = store.probe(&mut walk, format)?;
     // Which files there are, and on which levels, is then unknown.
-    is_incomplete |= !walk.problems.is_empty();
-    let problem =
-        |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
-    remarks.splice(0..0, walk.problems.iter().map(problem));
-    let of_files = store.rows.iter().flat_map(|row| row.remarks.iter().map(|remark| (remark, row.name())));
-    for (remark, files) in group::by(&of_files.collect::<Vec<_>>(), |(remark, _)| *remark) {
-        remarks.push(group::line(remark, "file", files.iter().map(|(_, name)| name.as_str())));
-    }
-    remarks.extend(walk.notes());
-    let others: Vec<_> = walk.others.iter().map(|path| input::name(path)).collect();
-    if !others.is_empty() {
-        remarks.push(group::line("neither a table nor a filter: not probed", "file", others.iter().map(AsRef::as_ref)));
-    }
-    let states = store.rows.iter().map(|row| row.counts.state);
-    let state =
-        states.chain(walk.problems.iter().map(|(_, problem)| problem.state)).max().unwrap_or_default().max(state);
-    let unchecked = if is_incomplete { Outcome::NotChecked } else { Outcome::Yes };
-    let outcome = state.outcome().max(unchecked);
-    let families = store.families(args.family.family.as_deref())?;
-    let mut report = ProbeReport { sought: sought.len() as u64, ..ProbeReport::default() };
+    probed.is_incomplete |= !walk.problems.is_empty();
+    let states = probed.rows.iter().map(|row| row.counts.state);
+    let state = states.chain(walk.problems.iter().map(|(_, problem)| problem.state)).max().unwrap_or_default();
+    let unchecked = if probed.is_incomplete { Outcome::NotChecked } else { Outcome::Yes };
+    let outcome = state.max(probed.state).outcome().max(unchecked);
+    let findings = probed.findings(&walk);
+    let (families, mut is_incomplete) = (families(probed.rows, args.family.family.as_deref())?, probed.is_incomplete);
+    let mut report = ProbeReport { sought: sought.len() as u64, findings, ..ProbeReport::default() };
     if let Some(listing) = args.list {
         let mut names: Vec<_> = families.iter().filter_map(|family| family.name.as_deref()).collect();
         names.sort_unstable();
@@ -270,39 +225,55 @@ pub(crate) fn run(
         if names.len() > 1 {
             Family::ensure_one(&families, "--list: a key belongs to one column family")?;
         }
-        let answers = store.answers(&families, is_incomplete);
+        let files: Vec<_> = families.iter().flat_map(Row::of_family).collect();
+        let probes: Vec<_> = files.iter().map(|(row, _)| &row.probe).collect();
         if !output.is_json {
-            remarks.iter().for_each(|remark| note(remark));
-            answers.print(listing, format, output)?;
+            report.findings.iter().for_each(|finding| note(finding));
+            let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
+            let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
+            for_each_listed(&probes, listing, (&sought, is_incomplete), |position, files| {
+                let mut line = sought.encoded(position, format);
+                if listing == Listing::All {
+                    let (names, reasons): (Vec<_>, Vec<_>) =
+                        files.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
+                    let (number, names, reasons) = (number(files.len()), names.join(","), reasons.join(","));
+                    line.extend(format!("\t{number}\t{names}\t{reasons}").into_bytes());
+                }
+                output.record(&[&line], format.terminator())
+            })?;
             return Ok(outcome);
         }
-        report.answers = answers.records(listing)?;
+        for_each_listed(&probes, listing, (&sought, is_incomplete), |position, candidates| {
+            let answer = |&(file, because): &(usize, Because)| {
+                let (row, family): (&Row, _) = files[file];
+                row.answer(family, Some(because), because)
+            };
+            let number = (!is_incomplete).then_some(candidates.len() as u64);
+            let files = candidates.iter().map(answer).collect();
+            report.answers.push(Answer { candidates: number, files, ..sought.answer(position) });
+            Ok(())
+        })?;
     }
     if args.is_by_file() {
-        report.lookups = store.lookups(&families);
+        let all = 0..sought.len();
+        report.answers = all.map(|position| answer(&sought, position, &families, is_incomplete)).collect();
     } else {
-        let names: BTreeSet<_> = families.iter().map(|family| family.name.clone()).collect();
+        let names: BTreeSet<_> = families.iter().map(|family| &family.name).collect();
         // The keys of one family may be in a file whose family is unknown.
         is_incomplete |= names.len() > 1 && names.contains(&None);
-        report.groups = families.into_iter().map(|family| store.group(family, is_incomplete)).collect();
+        report.groups = families.into_iter().map(|family| group_of(family, sought.len(), is_incomplete)).collect();
     }
-    output.print((outcome, ProbeReport { findings: remarks, ..report }))
+    output.print((outcome, report))
 }
 
 impl Store<'_> {
-    /// Probes all files. Returns the worst state of the maps, and whether they may cover files that are not known.
-    fn probe(
-        &mut self,
-        args: &ProbeArgs,
-        walk: &mut Walk,
-        format: KeysFormat,
-        context: &Context,
-        remarks: &mut Vec<String>,
-    ) -> anyhow::Result<(State, bool)> {
+    /// Probes all files.
+    fn probe(&self, walk: &mut Walk, format: KeysFormat) -> anyhow::Result<Probed> {
         let keys = match self.sought {
             Sought::Keys(lines) => KeyBatch::new(lines.iter().map(|(key, _)| key).collect()),
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
         };
+        let mut probed = Probed::default();
         let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
         let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(is_map);
         let (mut maps, mut problems) = (Vec::new(), Vec::new());
@@ -312,90 +283,67 @@ impl Store<'_> {
                 Err(problem) => problems.push((problem.state, explained(&problem.reason))),
             }
         }
-        let lookup = Lookup::of(&maps, &keys, context)?;
+        let lookup = Lookup::of(&maps, &keys, self.context)?;
         // A map that cannot be used covers files that are not known.
-        let mut is_incomplete = lookup.len() < found.len();
-        problems.extend(lookup.problems.iter().cloned());
-        let state = problems.iter().map(|(state, _)| *state).max().unwrap_or_default();
-        remarks.extend(problems.into_iter().map(|(_, problem)| problem));
+        probed.is_incomplete = lookup.len() < found.len();
+        for (state, problem) in problems.into_iter().chain(lookup.problems.iter().cloned()) {
+            probed.state = probed.state.max(state);
+            probed.remarks.push(problem);
+        }
         let progress = SharedProgress::new("probing filters", (files.len() * self.sought.len()) as u64);
-        let threads = args.threads.map_or_else(cores, usize::from);
         for attempt in 1.. {
-            let rows = in_parallel(&files, threads, |found| {
-                let row = self.row(found, &keys, &lookup, context);
+            let rows = in_parallel(&files, self.args.threads.map(usize::from), |found| {
+                let row = self.row(found, &keys, &lookup);
                 progress.advance(self.sought.len() as u64);
                 row
-            });
+            })?;
             let is_removed = rows.iter().any(Option::is_none);
-            self.rows.extend(rows.into_iter().flatten());
+            probed.rows.extend(rows.into_iter().flatten());
             if !is_removed {
                 break;
             }
             // A running engine has removed files. What replaced them was not live before.
-            files = walk.walk_again(&args.paths)?;
+            files = walk.walk_again(&self.args.paths)?;
             if attempt == MAX_WALKS {
-                remarks.push(
-                    "the engine removes tables faster than they are probed: any file may contain a key".to_owned(),
-                );
-                is_incomplete = true;
+                let why = "the engine removes tables faster than they are probed: any file may contain a key";
+                probed.remarks.push(why.to_owned());
+                probed.is_incomplete = true;
                 break;
             }
         }
-        for list in Source::lists(&args.key_lists, format)? {
+        for list in Source::lists(&self.args.key_lists, format)? {
             let path = Some(list.found.path.as_path());
-            let row = match list.open(context) {
-                Ok(list) => self.finished(path, Some(list.id), Place::default(), None, self.of_map(&lookup, list.id)),
-                Err(problem) => {
-                    let probe = FileProbe::unopened(&problem, self.all());
-                    self.finished(path, None, Place::default(), None, probe)
-                }
+            let (id, probe) = match list.open(self.context) {
+                Ok(list) => (Some(list.id), FileProbe::of_map(lookup.says(list.id), self.all())),
+                Err(problem) => (None, FileProbe::unopened(&problem, self.all())),
             };
-            self.rows.push(row);
+            probed.rows.push(self.finished(path, id, Place::default(), None, probe));
         }
-        let passed: HashSet<_> = self.rows.iter().filter_map(|row| row.id).map(FileId::fingerprint).collect();
+        let ids: HashSet<_> = probed.rows.iter().filter_map(|row| row.id).map(FileId::fingerprint).collect();
         let covered = lookup.files();
         if !maps.is_empty() {
-            let ids: HashSet<_> = covered.iter().map(|file| file.fingerprint()).collect();
-            let is_covered = |row: &&Row| row.id.is_some_and(|id| ids.contains(&id.fingerprint()));
-            let others: Vec<_> = self.rows.iter().filter(|row| !is_covered(row)).map(Row::name).collect();
+            let covered: HashSet<_> = covered.iter().map(|file| file.fingerprint()).collect();
+            let is_covered = |row: &&Row| row.id.is_some_and(|id| covered.contains(&id.fingerprint()));
+            let others: Vec<_> = probed.rows.iter().filter(|row| !is_covered(row)).map(Row::name).collect();
             if !others.is_empty() {
-                remarks.push(group::line("no map covers it", "file", others.iter().map(String::as_str)));
+                probed.remarks.push(group::line("no map covers it", "file", others.iter().map(String::as_str)));
             }
         }
-        for id in covered.into_iter().filter(|id| !passed.contains(&id.fingerprint())) {
-            self.rows.push(self.finished(None, Some(id), Place::default(), None, self.of_map(&lookup, id)));
+        for id in covered.into_iter().filter(|id| !ids.contains(&id.fingerprint())) {
+            let probe = FileProbe::of_map(lookup.says(id), self.all());
+            probed.rows.push(self.finished(None, Some(id), Place::default(), None, probe));
         }
-        Ok((state, is_incomplete))
-    }
-
-    /// Returns the families that are asked about, each with its files in the order of the command line.
-    fn families(&mut self, name: Option<&str>) -> anyhow::Result<Vec<Family<Row>>> {
-        let rows = self.rows.drain(..).enumerate();
-        let mut rows: Vec<_> = rows.map(|(number, row)| (row.place.clone(), Row { number, ..row })).collect();
-        // A file whose family is unknown may be of the one that is asked about.
-        let asked =
-            rows.iter().map(|(place, _)| place).find(|(_, family)| family.is_some() && family.as_deref() == name);
-        if let Some(asked) = asked.cloned() {
-            rows.iter_mut().filter(|((_, family), _)| family.is_none()).for_each(|(place, _)| place.clone_from(&asked));
-        }
-        let mut families = Family::chosen(Family::of_each(rows), name)?;
-        families.iter_mut().for_each(|family| family.files.sort_by_key(|row| row.number));
-        Ok(families)
+        Ok(probed)
     }
 
     fn all(&self) -> Positions {
-        Positions::all(self.sought.len())
-    }
-
-    /// Returns the answers of a file that has no bounds and no filter of its own.
-    fn of_map(&self, lookup: &Lookup<'_>, id: FileId) -> FileProbe {
-        FileProbe::of_map(lookup.says(id), self.all())
+        all_of(self.sought.len())
     }
 
     /// Probes a file; `None` if a running engine has removed it.
-    fn row(&self, found: &Found, keys: &KeyBatch<'_>, lookup: &Lookup<'_>, context: &Context) -> Option<Row> {
+    fn row(&self, found: &Found, keys: &KeyBatch<'_>, lookup: &Lookup<'_>) -> Option<Row> {
         let path = Some(found.path.as_path());
-        let opened = match open_to_probe(found, context) {
+        let opened = match open_to_probe(found, self.context) {
             Ok(opened) => opened,
             Err(problem) if problem.state == State::NotLive => return None,
             Err(problem) => {
@@ -408,8 +356,8 @@ impl Store<'_> {
         let id = if lookup.len() == 0 { None } else { file_id(&opened).ok() };
         let said = id.filter(|_| why_not_mapped(&opened).is_none()).and_then(|id| lookup.says(id));
         let probe = match self.sought {
-            Sought::Keys(_) => probe_mapped(&opened, keys, said.as_ref().map(|said| &said.maybe), context),
-            Sought::Ranges(ranges) => probe_ranges(&opened, ranges, context),
+            Sought::Keys(_) => probe(&opened, keys, said.as_ref().map(|said| &said.maybe), self.context),
+            Sought::Ranges(ranges) => probe_ranges(&opened, ranges, self.context),
         };
         Some(self.finished(path, id, place_of(&opened), opened.level(), probe))
     }
@@ -423,104 +371,116 @@ impl Store<'_> {
         level: Option<u32>,
         mut probe: FileProbe,
     ) -> Row {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let numbers = numbers.entry(place.clone()).or_insert_with(|| vec![0; self.sought.len()]);
-        for (_, positions) in &probe.candidates {
-            positions.iter().for_each(|position| numbers[position as usize] += 1);
-        }
-        let rate = |positives, probes| (probes > 0).then(|| Rate(positives as f64 / probes as f64));
+        let (probes, positives) = (probe.probes(), probe.positives());
         let counts = FileCounts {
             path: path.map(|path| PathName(path.to_owned())),
-            file_id: id.filter(|_| path.is_none()).map(id_text),
+            file_id: id.map(id_text),
             level,
             kind: probe.kind.clone(),
             state: probe.state,
             entries: probe.entries,
-            in_bounds: probe.in_range.count(),
+            in_bounds: probe.in_range.len(),
             read_for: probe.candidates(),
             read_for_range_tombstones: probe.has_range_tombstones.then(|| probe.count(Because::RangeTombstones)),
-            keys_probed: probe.probes(),
-            positive_rate: rate(probe.positives(), probe.probes()),
+            keys_probed: probes,
+            positive_rate: (probes > 0).then(|| Rate(positives as f64 / probes as f64)),
             expected_fpr: probe.expected_fpr.map(Rate),
             reason: probe.problem.clone().or_else(|| probe.sidecar_problem.clone()),
         };
         let (expected, remarks) = (probe.expected_candidates(), remarks(&probe, path));
-        match self.kept {
-            Kept::Nothing => probe = FileProbe::default(),
-            Kept::Candidates => (probe.in_range, probe.in_maps) = Default::default(),
-            Kept::All => {}
+        if !self.args.is_by_file() {
+            // Their memory grows with the number of files, and nothing needs them.
+            (probe.in_range, probe.in_maps) = Default::default();
         }
-        Row { number: 0, place, id, counts, expected, remarks, probe }
-    }
-
-    /// Returns the number of candidates in a family, for each key or range.
-    fn candidates(&self, family: &Family<Row>) -> Vec<u32> {
-        let places: BTreeSet<_> = family.files.iter().map(|row| &row.place).collect();
-        let numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sums = vec![0; self.sought.len()];
-        for numbers in places.into_iter().filter_map(|place| numbers.get(place)) {
-            sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
-        }
-        sums
-    }
-
-    fn group(&self, family: Family<Row>, is_incomplete: bool) -> ProbeGroup {
-        let numbers = self.candidates(&family);
-        let mean = |sum: f64| Figure(sum / numbers.len() as f64);
-        let expected: Option<f64> = family.files.iter().map(|row| row.expected).sum();
-        ProbeGroup {
-            probed_files: family.files.len() as u64,
-            mean_candidates: mean(numbers.iter().map(|&number| f64::from(number)).sum()),
-            min_candidates: numbers.iter().min().copied().unwrap_or_default().into(),
-            max_candidates: numbers.iter().max().copied().unwrap_or_default().into(),
-            mean_candidates_without_filters: mean(family.files.iter().map(|row| row.counts.in_bounds as f64).sum()),
-            expected_candidates: expected.map(mean),
-            without_candidates: (!is_incomplete).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
-            database: family.database.map(PathName),
-            column_family: family.name,
-            per_file: family.files.into_iter().map(|row| row.counts).collect(),
-        }
-    }
-
-    fn answers<'s>(&'s self, families: &'s [Family<Row>], is_incomplete: bool) -> Answers<'s> {
-        let listed = |row: &'s Row| Listed { name: row.name(), level: row.counts.level, probe: &row.probe };
-        Answers {
-            sought: self.sought,
-            is_incomplete,
-            files: families.iter().flat_map(|family| &family.files).map(listed).collect(),
-        }
-    }
-
-    /// Returns what each file says about each key, or about the range; first the files to read.
-    fn lookups(&self, families: &[Family<Row>]) -> Vec<FileAnswer> {
-        let mut lookups = Vec::new();
-        for position in self.all().iter() {
-            let key = match self.sought {
-                Sought::Keys(keys) => Some(Key(keys.entry(position as usize).0.to_vec())),
-                Sought::Ranges(_) => None,
-            };
-            let answer = |(family, row): (&Family<Row>, &Row)| {
-                let candidate = row.probe.candidate(position);
-                FileAnswer {
-                    sought_key: key.clone(),
-                    column_family: family.name.clone(),
-                    path: row.counts.path.clone(),
-                    file_id: row.counts.file_id.clone(),
-                    level: row.counts.level,
-                    answer: if candidate.is_some() { Verdict::Read } else { Verdict::Skip },
-                    because: candidate.unwrap_or_else(|| row.probe.skipped_by(position)),
-                }
-            };
-            let rows = families.iter().flat_map(|family| family.files.iter().map(move |row| (family, row)));
-            let mut answers: Vec<_> = rows.map(answer).collect();
-            answers.sort_by_key(|file| file.answer);
-            lookups.extend(answers);
-        }
-        lookups
+        Row { place, id, counts, expected, remarks, probe }
     }
 }
 
+impl Probed {
+    /// Returns what there is to say about files, maps and manifests.
+    fn findings(&mut self, walk: &Walk) -> Vec<String> {
+        let problem =
+            |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
+        let mut findings: Vec<_> = walk.problems.iter().map(problem).collect();
+        findings.append(&mut self.remarks);
+        let remarks_of = |row: &'_ Row| {
+            let name = row.name();
+            row.remarks.iter().map(move |remark| (remark.clone(), name.clone().into())).collect::<Vec<_>>()
+        };
+        findings.extend(group::lines("file", self.rows.iter().flat_map(remarks_of)));
+        findings.extend(walk.notes());
+        let other = |path| ("neither a table nor a filter: not probed".to_owned(), input::name(path));
+        findings.extend(group::lines("file", walk.others.iter().map(|path| other(path))));
+        findings
+    }
+}
+
+/// Returns the families that are asked about, each with its files in the order of a lookup: the levels, and the newest
+/// file of level 0 first.
+fn families(rows: Vec<Row>, name: Option<&str>) -> anyhow::Result<Vec<Family<Row>>> {
+    let mut rows: Vec<_> = rows.into_iter().map(|row| (row.place.clone(), row)).collect();
+    // A file whose family is unknown may be of the one that is asked about.
+    let asked = rows.iter().map(|(place, _)| place).find(|(_, family)| family.is_some() && family.as_deref() == name);
+    if let Some(asked) = asked.cloned() {
+        rows.iter_mut().filter(|((_, family), _)| family.is_none()).for_each(|(place, _)| place.clone_from(&asked));
+    }
+    let mut families = Family::chosen(Family::of_each(rows), name)?;
+    let by_age = |row: &Row| {
+        let path = row.counts.path.as_ref().filter(|_| row.counts.level == Some(0));
+        Reverse(path.map(|path| path.0.clone()))
+    };
+    families.iter_mut().for_each(|family| family.files.sort_by_key(|row| (row.counts.level, by_age(row))));
+    Ok(families)
+}
+
+fn group_of(family: Family<Row>, sought: usize, is_incomplete: bool) -> ProbeGroup {
+    let mut numbers = vec![0_u64; sought];
+    for (_, positions) in family.files.iter().flat_map(|row| &row.probe.candidates) {
+        positions.iter().for_each(|position| numbers[position as usize] += 1);
+    }
+    let mean = |sum: f64| Figure(sum / sought as f64);
+    let expected: Option<f64> = family.files.iter().map(|row| row.expected).sum();
+    ProbeGroup {
+        probed_files: family.files.len() as u64,
+        mean_candidates: mean(numbers.iter().sum::<u64>() as f64),
+        min_candidates: numbers.iter().min().copied().unwrap_or_default(),
+        max_candidates: numbers.iter().max().copied().unwrap_or_default(),
+        mean_candidates_without_filters: mean(family.files.iter().map(|row| row.counts.in_bounds as f64).sum()),
+        expected_candidates: expected.map(mean),
+        without_candidates: (!is_incomplete).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
+        database: family.database.map(PathName),
+        column_family: family.name,
+        files: family.files.into_iter().map(|row| row.counts).collect(),
+    }
+}
+
+/// Returns what each file says about a key, or about the range; first the files to read.
+fn answer(sought: &Sought, position: usize, families: &[Family<Row>], is_incomplete: bool) -> Answer {
+    let at = u32::try_from(position).unwrap_or(u32::MAX);
+    let rows = families.iter().flat_map(Row::of_family);
+    let mut files: Vec<_> =
+        rows.map(|(row, family)| row.answer(family, row.probe.candidate(at), row.probe.skipped_by(at))).collect();
+    files.sort_by_key(|file| file.answer);
+    let candidates = files.iter().filter(|file| file.answer == Verdict::Read).count() as u64;
+    Answer { candidates: (!is_incomplete).then_some(candidates), files, ..sought.answer(position) }
+}
+
 impl Row {
+    fn of_family(family: &Family<Self>) -> impl Iterator<Item = (&Self, Option<&str>)> {
+        family.files.iter().map(|row| (row, family.name.as_deref()))
+    }
+
+    fn answer(&self, family: Option<&str>, read: Option<Because>, skipped_by: Because) -> FileAnswer {
+        FileAnswer {
+            path: self.counts.path.clone(),
+            file_id: self.counts.file_id.clone(),
+            column_family: family.map(str::to_owned),
+            level: self.counts.level,
+            answer: if read.is_some() { Verdict::Read } else { Verdict::Skip },
+            because: read.unwrap_or(skipped_by),
+        }
+    }
+
     /// Returns the path, or the id of a file that was not passed.
     fn name(&self) -> String {
         match (&self.counts.path, &self.counts.file_id) {

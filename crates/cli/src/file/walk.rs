@@ -54,6 +54,8 @@ pub(crate) struct Walk {
     pub(crate) not_live: Vec<Found>,
     /// Files of databases that are no tables.
     pub(crate) engine_files: BTreeMap<EngineFile, u64>,
+    /// Bytes of logs, which may have entries that no table has yet.
+    log_bytes: u64,
     /// Sidecars whose tables are gone. No reader uses them.
     pub(crate) orphans: Vec<PathBuf>,
     /// Other files of directories.
@@ -146,6 +148,10 @@ impl Walk {
         }
         let engine_files = EngineFile::line(&self.engine_files);
         notes.extend(engine_files.map(|files| format!("files of the engine, not tables: {files}")));
+        if self.log_bytes > 0 {
+            let bytes = counted(self.log_bytes, "byte");
+            notes.push(format!("the log has {bytes} that were not read: it may have the newest entries"));
+        }
         notes
     }
 }
@@ -210,6 +216,8 @@ impl Walker {
         let is_meant = is_passed && database.is_none();
         if let Some(file) = engine_file {
             *self.walk.engine_files.entry(file).or_default() += 1;
+            let is_log = file == EngineFile::Wal;
+            self.walk.log_bytes += if is_log { input::length(path).unwrap_or_default() } else { 0 };
         } else if role == Role::Orphan {
             self.walk.orphans.push(path.to_owned());
         } else if role == Role::Other && !is_meant {

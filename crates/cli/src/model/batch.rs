@@ -2,15 +2,15 @@
 //!
 //! Files are the outer loop, so that memory holds one filter per thread instead of all filters of a directory.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::ffi::OsString;
-use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Context, ensure};
-use sstfilter::{HashIdentity, KeyHash, KeyHasher, KeyRange, MatchBitmap};
+use rayon::ThreadPoolBuilder;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use roaring::RoaringBitmap;
+use sstfilter::{HashIdentity, KeyHash, KeyHasher, KeyRange};
 
 use crate::file::key_list::{KeyLines, KeysFormat};
 use crate::words::escape::key_text;
@@ -35,7 +35,7 @@ impl<'a> KeyBatch<'a> {
     }
 
     pub(crate) fn all(&self) -> Positions {
-        Positions::all(self.keys.len())
+        all_of(self.keys.len())
     }
 
     /// Returns the hash of each key. Other threads wait while the hashes are computed, because they need the same ones.
@@ -107,148 +107,28 @@ impl Ends {
     }
 }
 
-/// Positions of keys or ranges in their batch, ascending.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Positions {
-    /// The first ones, of this number.
-    First(u32),
-    /// Most keys are absent from most files, and positions are smaller than a bitmap if fewer than one key in 32 is
-    /// listed.
-    Listed(Vec<u32>),
+/// Positions of keys or ranges in their batch.
+pub(crate) type Positions = RoaringBitmap;
+
+/// Returns the positions of a batch of this length.
+pub(crate) fn all_of(number: usize) -> Positions {
+    let mut all = Positions::new();
+    all.insert_range(..u32::try_from(number).unwrap_or(u32::MAX));
+    all
 }
 
-impl Default for Positions {
-    fn default() -> Self {
-        Self::NONE
-    }
+pub(crate) fn filtered(positions: &Positions, is_taken: impl Fn(usize) -> bool) -> Positions {
+    positions.iter().filter(|position| is_taken(*position as usize)).collect()
 }
 
-impl Positions {
-    pub(crate) const NONE: Self = Self::First(0);
-
-    pub(crate) fn all(number: usize) -> Self {
-        Self::First(u32::try_from(number).unwrap_or(u32::MAX))
-    }
-
-    pub(crate) fn of_bitmap(matches: &MatchBitmap) -> Self {
-        Self::Listed(matches.iter().filter_map(|position| u32::try_from(position).ok()).collect())
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
-        self.between(0, u32::MAX)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        match self {
-            Self::First(number) => u64::from(*number),
-            Self::Listed(listed) => listed.len() as u64,
-        }
-    }
-
-    pub(crate) fn hold(&self, position: u32) -> bool {
-        match self {
-            Self::First(number) => position < *number,
-            Self::Listed(listed) => listed.binary_search(&position).is_ok(),
-        }
-    }
-
-    /// Returns those from `start` to `end` (exclusive).
-    pub(crate) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = u32> {
-        let (range, listed) = match self {
-            Self::First(number) => (start..end.min(*number), &[][..]),
-            Self::Listed(listed) => {
-                let index = |bound| listed.partition_point(|&position| position < bound);
-                (0..0, &listed[index(start)..index(end)])
-            }
-        };
-        range.chain(listed.iter().copied())
-    }
-
-    pub(crate) fn filtered(&self, mut is_taken: impl FnMut(&u32) -> bool) -> Self {
-        let mut taken = Vec::new();
-        // Not `filter`: a chain of iterators is slow from the outside.
-        self.iter().for_each(|position| {
-            if is_taken(&position) {
-                taken.push(position);
-            }
-        });
-        if taken.len() as u64 == self.count() { self.clone() } else { Self::Listed(taken) }
-    }
-
-    /// Returns those that are also in `others`.
-    pub(crate) fn within(&self, others: &Self) -> Self {
-        match (self, others) {
-            (Self::First(few), Self::First(many)) => Self::First(*few.min(many)),
-            _ => self.filtered_by(others, true),
-        }
-    }
-
-    /// Returns those that are not in `others`.
-    pub(crate) fn without(&self, others: &Self) -> Self {
-        self.filtered_by(others, false)
-    }
-
-    /// Returns those in either.
-    pub(crate) fn and(&self, others: &Self) -> Self {
-        let mut both: Vec<_> = self.iter().chain(others.iter()).collect();
-        both.sort_unstable();
-        both.dedup();
-        Self::Listed(both)
-    }
-
-    fn filtered_by(&self, others: &Self, is_in_both: bool) -> Self {
-        let mut others = others.iter().peekable();
-        self.filtered(|position| {
-            while others.next_if(|other| other < position).is_some() {}
-            (others.peek() == Some(position)) == is_in_both
-        })
-    }
-}
-
-pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Does `work` for each of `items` with up to `threads` threads. Returns the results in the order of the items.
-pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut results = Vec::new();
-        // Relaxed, because the threads share nothing but this number.
-        while let Some((index, item)) = numbered(items, next.fetch_add(1, Ordering::Relaxed)) {
-            results.push((index, work(item)));
-        }
-        results
-    };
-    let mut results: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads.min(items.len())).map(|_| scope.spawn(work)).collect();
-        // A panic of a thread is passed on: without its answers, keys would be reported as absent.
-        running.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    results.sort_unstable_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
-}
-
-fn numbered<T>(items: &[T], index: usize) -> Option<(usize, &T)> {
-    Some((index, items.get(index)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listed(positions: &[u32]) -> Positions {
-        Positions::Listed(positions.to_vec())
-    }
-
-    #[test]
-    fn positions_are_kept_or_left_out_by_others() {
-        let [some, others] = [listed(&[1, 3, 4, 9]), listed(&[0, 3, 9, 10])];
-        assert_eq!((some.within(&others), some.without(&others)), (listed(&[3, 9]), listed(&[1, 4])));
-        assert_eq!(Positions::First(4).within(&some), listed(&[1, 3]));
-        assert_eq!(some.within(&Positions::First(4)), listed(&[1, 3]));
-        assert_eq!(Positions::First(4).without(&some), listed(&[0, 2]));
-        assert_eq!(some.without(&Positions::NONE), some);
-        assert!(some.hold(9) && !some.hold(2) && Positions::First(4).hold(3) && !Positions::First(4).hold(4));
-    }
+/// Does `work` for each of `items` with up to `threads` threads; by default, with one per core. Returns the results in
+/// the order of the items.
+pub(crate) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    threads: Option<usize>,
+    work: impl Fn(&T) -> R + Sync + Send,
+) -> anyhow::Result<Vec<R>> {
+    let threads = ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build()?;
+    // One by one: files differ in size, and a thread holds one filter at a time.
+    Ok(threads.install(|| items.par_iter().with_max_len(1).map(work).collect()))
 }

@@ -89,16 +89,21 @@ pub(super) fn of_foreign(
     }
 }
 
-fn of_info(table: &ForeignTable, info: &FilterInfo, place: &Place) -> FilterReport {
-    let policy = table.properties().filter_policy().filter(|policy| !policy.is_empty());
+/// Returns the names of a filter's kinds.
+pub(super) fn kinds_of(info: &FilterInfo) -> String {
     // LevelDB's blocks without keys count as a kind only if there are no other blocks.
     let counts = |kind: FilterKind| info.kinds.len() == 1 || kind != FilterKind::NoKeys;
     let kinds: Vec<_> = info.kinds.iter().filter(|(kind, _)| counts(*kind)).map(|(kind, _)| kind.name()).collect();
+    if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+}
+
+fn of_info(table: &ForeignTable, info: &FilterInfo, place: &Place) -> FilterReport {
+    let policy = table.properties().filter_policy().filter(|policy| !policy.is_empty());
     let (state, fallback) = of_bloom(policy, info, place.level).unzip();
     let is_one = info.blocks == 1 && info.unit == FilterUnit::Table;
     let blocks = |bytes: u64| (!is_one).then_some(Length(bytes));
     FilterReport {
-        kind: if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+        kind: kinds_of(info),
         requested: fallback.as_ref().map(|_| FilterKind::Ribbon128.name().to_owned()),
         fallback,
         policy: policy.map(str::to_owned),

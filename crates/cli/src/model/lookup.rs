@@ -37,9 +37,9 @@ pub(crate) struct Lookup<'m> {
 struct MapAnswers<'m> {
     map: &'m OpenMap,
     /// The keys for which the map names each file, by the file's local id.
-    named: Vec<Vec<u32>>,
+    named: Vec<Positions>,
     /// The keys that the map does not know.
-    unknown: Vec<u32>,
+    unknown: Positions,
 }
 
 impl<'m> Lookup<'m> {
@@ -82,7 +82,8 @@ impl<'m> Lookup<'m> {
             positions.sort_unstable_by_key(|&position| hashes[position as usize].get());
             *sorted = Some((hasher.identity(), positions));
         }
-        let mut answers = MapAnswers { map, named: vec![Vec::new(); map.index.files().len()], unknown: Vec::new() };
+        let mut answers =
+            MapAnswers { map, named: vec![Positions::new(); map.index.files().len()], unknown: Positions::new() };
         let (mut reader, mut damaged, mut unknown) = (MapReader::new(map), 0, 0);
         for positions in sorted.iter().flat_map(|(_, positions)| positions.chunks(KEYS_AT_ONCE)) {
             let sought: Vec<_> = positions.iter().map(|&position| hashes[position as usize]).collect();
@@ -90,8 +91,14 @@ impl<'m> Lookup<'m> {
                 damaged += u64::from(matches!(answer, Answer::Damaged));
                 unknown += u64::from(matches!(answer, Answer::Unknown));
                 match answer {
-                    Answer::Only(ids) => ids.into_iter().for_each(|id| answers.named[id.index()].push(position)),
-                    Answer::Unknown | Answer::Damaged => answers.unknown.push(position),
+                    Answer::Only(ids) => {
+                        for id in ids {
+                            answers.named[id.index()].insert(position);
+                        }
+                    }
+                    Answer::Unknown | Answer::Damaged => {
+                        answers.unknown.insert(position);
+                    }
                 }
             }
         }
@@ -104,7 +111,6 @@ impl<'m> Lookup<'m> {
                 self.problems.push((state, format!("{name}: {keys}: {why}, {files} unless another map judges them")));
             }
         }
-        answers.named.iter_mut().chain([&mut answers.unknown]).for_each(|positions| positions.sort_unstable());
         self.maps.push(answers);
         Ok(())
     }
@@ -127,14 +133,13 @@ impl<'m> Lookup<'m> {
         for answers in &self.maps {
             let index = &answers.map.index;
             let Some(named) = index.local_id(file).and_then(|id| answers.named.get(id.index())) else { continue };
-            let unknown = Positions::Listed(answers.unknown.clone());
-            let maybe = Positions::Listed(named.clone()).and(&unknown);
+            let (unknown, maybe) = (answers.unknown.clone(), named | &answers.unknown);
             let expected_fpr = index.expected_false_candidates() / index.files().len() as f64;
             said = Some(match said {
                 None => Said { maybe, unknown, expected_fpr },
                 Some(said) => Said {
-                    maybe: said.maybe.within(&maybe),
-                    unknown: said.unknown.within(&unknown),
+                    maybe: said.maybe & maybe,
+                    unknown: said.unknown & unknown,
                     expected_fpr: said.expected_fpr.min(expected_fpr),
                 },
             });

@@ -252,7 +252,7 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
     assert_eq!(touching_none(&stored), 0);
     let range = |lower: &str, upper: &str| {
         let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
-        let answer = |field: &str| found["lookups"][0][field].as_str().unwrap().to_owned();
+        let answer = |field: &str| found["answers"][0]["files"][0][field].as_str().unwrap().to_owned();
         [answer("answer"), answer("because")]
     };
     // The output must not look as if a range filter had answered.
@@ -273,7 +273,7 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     let place = Place::new();
     let keys = place.write("words", "apple\nbanana\n");
     let table = format!("{FIXTURES}/pebble/v4-cockroach.sst");
-    let file = &probed(&[&table, "--keys", &keys], 0)["per_file"][0];
+    let file = &probed(&[&table, "--keys", &keys], 0)["files"][0];
     assert_eq!((&file["read_for"], &file["keys_probed"], &file["positive_rate"]), (&2.into(), &0.into(), &Value::Null));
     let listed = run(&["probe", &table, "--keys", &keys, "--list", "all"]).expect_code(0);
     assert!(listed.stdout.starts_with("apple\t1\tv4-cockroach.sst\tnot covered\n"), "{}", listed.stdout);
@@ -290,7 +290,7 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
     assert!(refused.stdout.contains("--unchecked-filters uses it anyway"), "{}", refused.stdout);
     let positives =
-        |keys: &str| probed(&[&table, "--keys", keys, "--unchecked-filters"], 0)["per_file"][0]["read_for"].clone();
+        |keys: &str| probed(&[&table, "--keys", keys, "--unchecked-filters"], 0)["files"][0]["read_for"].clone();
     assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
     let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(3).json();
     assert_eq!(verified["files"][0]["keys_compared"], fixture["count"]);
@@ -314,7 +314,7 @@ fn filters_under_other_names_of_policies_are_used_and_advice_on_others_can_be_fo
         let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
         assert!(verified["files"][0]["keys_compared"].as_u64() > Some(500), "{name}: {verified}");
         let probed = probed(&[&table, "--keys", &keys], 0);
-        let is_usable = probed["per_file"][0]["reason"].is_null();
+        let is_usable = probed["files"][0]["reason"].is_null();
         assert!(probed["without_candidates"].as_u64() > Some(3) && is_usable, "{name}: {probed}");
     }
     let report =

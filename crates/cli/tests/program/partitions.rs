@@ -36,13 +36,13 @@ fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
     for cut in ["key", "hash"] {
         let table = table(&place, &["--policy", "bloom", "--partitions", &format!("1Ki:{cut}"), "--overwrite"]);
         let found = probed(&[&table, "--keys", &absent(&place)], 0);
-        let file = &found["per_file"][0];
+        let file = &found["files"][0];
         assert!(file["reason"].is_null(), "{file}");
         let (observed, expected) = (number(&file["positive_rate"]), number(&file["expected_fpr"]));
         assert!(expected > 0.004 && (observed / expected - 1.0).abs() < 0.4, "{file}");
         assert!(file["kind"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
         let found = probed(&[&table, "--keys", &place.text("keys.tsv")], 0);
-        assert_eq!(found["per_file"][0]["read_for"], KEYS, "no stored key is absent");
+        assert_eq!(found["files"][0]["read_for"], KEYS, "no stored key is absent");
     }
 }
 
@@ -68,7 +68,7 @@ fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
     let (before, after) = (&sound["filters"][0]["expected_fpr"], &shown["filters"][0]["expected_fpr"]);
     assert!((0.02..0.07).contains(&(number(after) - number(before))), "one partition of some thirty: {shown}");
     let found = probed(&[&table, "--keys", &absent(&place)], 1);
-    let file = &found["per_file"][0];
+    let file = &found["files"][0];
     let read = number(&file["read_for"]) / number(&file["in_bounds"]);
     assert!((read / number(after) - 1.0).abs() < 0.4, "{file}");
     assert!(file["reason"].as_str().unwrap().contains("partition 0"), "{file}");
@@ -105,9 +105,9 @@ fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for()
             "{verified}"
         );
         let found = probed(&[&bare, "--keys", &keys], 0);
-        assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
+        assert_eq!(found["files"][0]["read_for"], KEYS, "{found}");
         let found = probed(&[&bare, "--keys", &absent(&place)], 0);
-        assert!(number(&found["per_file"][0]["positive_rate"]) < 0.03, "{found}");
+        assert!(number(&found["files"][0]["positive_rate"]) < 0.03, "{found}");
         run(&["get", &bare]).expect_error("expected a table, got a filter");
         run(&["filter", &bare, "--out", &place.text("out")]).expect_error("expected a table, got a filter");
     }
@@ -140,9 +140,9 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     let sidecar = format!("{table}.filter");
     assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains("cut by hash range"));
     let found = probed(&[&sidecar, "--keys", &place.text("keys.tsv")], 0);
-    assert_eq!(found["per_file"][0]["read_for"], KEYS, "{found}");
+    assert_eq!(found["files"][0]["read_for"], KEYS, "{found}");
     let found = probed(&[&sidecar, "--keys", &absent(&place)], 0);
-    assert!(number(&found["per_file"][0]["positive_rate"]) < 0.03, "{found}");
+    assert!(number(&found["files"][0]["positive_rate"]) < 0.03, "{found}");
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["files"][0]["partitions"]) > 9.0);
     let refused = ["filter", &table, "--out", &place.text("out")];
     run(&refused).expect_error("partitioned filter");

@@ -18,10 +18,7 @@ fn filters_of_parts_alone_are_sound_and_no_key_is_absent_from_them() {
     for path in bare_filters(&place, &KeyParts::extracted(Arc::new(Tenant))) {
         run(&["verify", &path]).expect_code(0);
         let probed = crate::common::probed(&[&path, "--keys", &stored], 0);
-        assert_eq!(
-            (&probed["per_file"][0]["read_for"], &probed["per_file"][0]["state"]),
-            (&KEYS.into(), &"unusable".into())
-        );
+        assert_eq!((&probed["files"][0]["read_for"], &probed["files"][0]["state"]), (&KEYS.into(), &"unusable".into()));
         let text = run(&["probe", &path, "--keys", &stored]).expect_code(0).stdout;
         assert!(text.contains("its filter holds only parts of keys, and this program does not have"), "{text}");
     }

@@ -54,10 +54,11 @@ fn each_key_is_listed_with_its_own_table_whatever_the_number_of_threads() {
     let json = run(&["probe", "--json", "--list", "all", &out, "--keys", &keys]).expect_code(0).json();
     for (answer, (key, names, reasons)) in json["answers"].as_array().unwrap().iter().zip(&answers) {
         let of = |field: &str| -> Vec<_> {
-            answer["candidates"].as_array().unwrap().iter().map(|file| file[field].as_str().unwrap()).collect()
+            let files = answer["files"].as_array().unwrap().iter().map(|file| file[field].as_str().unwrap());
+            files.map(|text| text.rsplit('/').next().unwrap()).collect()
         };
         assert_eq!(
-            (&answer["sought_key"], of("name"), of("because")),
+            (&answer["sought_key"], of("path"), of("because")),
             (
                 &Value::from(&**key),
                 names.iter().map(|name| &**name).collect(),
@@ -80,7 +81,7 @@ fn figures_are_those_of_the_listing_and_the_rate_is_the_expected_one() {
     assert!((number(&group["mean_candidates"]) * 6_980.0 - sum as f64).abs() < 0.5, "{group}");
     assert_eq!(group["without_candidates"], rows.iter().filter(|(_, names, _)| names.is_empty()).count());
     assert_eq!(group["mean_candidates_without_filters"], 7.0);
-    let files = group["per_file"].as_array().unwrap();
+    let files = group["files"].as_array().unwrap();
     assert_eq!(files.iter().map(|file| file["read_for"].as_u64().unwrap()).sum::<u64>(), sum as u64);
     let (observed, expected) = (number(&group["mean_candidates"]), number(&group["expected_candidates"]));
     assert!((observed / expected - 1.0).abs() < 0.2, "{observed} {expected}");
@@ -159,13 +160,13 @@ fn a_key_touches_only_tables_between_whose_ends_it_is() {
     let out = place.build(8_000, &["--files", "8", "--consecutive", "--policy", "bloom", "--bits-per-key", "2"]);
     let group = probed(&[&out, "--keys", &place.text("keys.tsv")], 0);
     assert_eq!((&group["mean_candidates"], &group["max_candidates"]), (&1.0.into(), &1.into()));
-    assert_eq!((&group["per_file"][3]["in_bounds"], &group["per_file"][3]["read_for"]), (&1_000.into(), &1_000.into()));
+    assert_eq!((&group["files"][3]["in_bounds"], &group["files"][3]["read_for"]), (&1_000.into(), &1_000.into()));
     let edges = place.write("edges", "a\nkey0000\nkey0999\nkey0999!\nkey1000\nkey7999\nz\n");
     let counts: Vec<_> = listed(&[&out, "--keys", &edges], 0).iter().map(|(_, names, _)| names.len()).collect();
     assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
     let page = run(&["probe", &out, "--key", "key1000"]).expect_code(0).stdout;
-    let first: Vec<_> = page.lines().nth(4).unwrap().split_whitespace().collect();
-    assert_eq!(first[1..], [&format!("{out}/000002.sst"), "read", "filter"], "what to read comes first: {page}");
+    let first: Vec<_> = page.lines().nth(7).unwrap().split_whitespace().collect();
+    assert_eq!(first, [&format!("{out}/000002.sst"), "read", "filter"], "what to read comes first: {page}");
     assert_eq!(page.matches("skip    bounds").count(), 7, "{page}");
     let other = place.text("other");
     run(&["build", "--input", &place.text("keys.tsv"), "--out", &other, "--hash-seed", "2"]).expect_code(0);
@@ -268,7 +269,7 @@ fn what_is_not_known_of_a_database_is_no_proof_that_a_key_is_absent() {
     assert_eq!(absent(&[&old, &newer], 0), "", "the key is in the table that was replaced");
     assert_eq!(run(&["verify", &old, &newer]).expect_code(0).stdout.matches("2 sound").count(), 1);
     let twice = run(&["probe", &newer, &format!("{db}/../running"), "--key", "user:00000004", "--json"]);
-    assert_eq!(twice.expect_code(0).json()["lookups"].as_array().unwrap().len(), 2, "each table once");
+    assert_eq!(twice.expect_code(0).json()["answers"][0]["files"].as_array().unwrap().len(), 2, "each table once");
     let map = place.text("a.map");
     run(&["map", "build", &db, "--out", &map]).expect_code(0);
     // The map covers a table that was not passed, of which it knows no family.
@@ -343,16 +344,22 @@ fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
     let deleted = lines(from..to, |i| format!("user:{:08}", i * step));
     let keys = place.write("deleted", &deleted);
     for (key, names, reasons) in listed(&[&db, "--keys", &keys], 0) {
-        assert_eq!(names, ["000009.sst", "000011.sst"], "{key}: the older table has it, the newer one deletes it");
-        assert_eq!(reasons[0], "filter");
-        assert!(["range tombstones", "filter"].contains(&&*reasons[1]), "{reasons:?}");
+        assert_eq!(names, ["000011.sst", "000009.sst"], "{key}: the newer table deletes it, the older one has it");
+        assert_eq!(reasons[1], "filter");
+        assert!(["range tombstones", "filter"].contains(&&*reasons[0]), "{reasons:?}");
     }
     let group = probed(&[&db, "--keys", &keys], 0);
     assert_eq!((&group["mean_candidates"], &group["min_candidates"]), (&2.0.into(), &2.into()), "{group}");
-    assert!(group["per_file"][1]["read_for_range_tombstones"].as_u64() > Some(150), "{group}");
+    assert!(group["files"][0]["read_for_range_tombstones"].as_u64() > Some(150), "{group}");
     let key = deleted.lines().next().unwrap();
     let page = run(&["probe", &db, "--key", key]).expect_code(0).stdout;
-    assert!(page.contains("000011.sst      0  read    range tombstones"), "{page}");
+    assert!(page.contains("000011.sst  default            0  read    range tombstones"), "{page}");
+    let ends = ["--range", key, "user:9"];
+    let page = run(&[&["probe", &db], &ends[..]].concat()).expect_code(0).stdout;
+    assert!(page.contains("000011.sst  default            0  read    range tombstones"), "{page}");
+    // Its log has newer entries than all tables.
+    let page = run(&["probe", &format!("{DATABASES}/running/db"), "--key", "user:00002400"]).expect_code(0).stdout;
+    assert!(page.contains("the log has 5,600 bytes that were not read: it may have the newest entries"), "{page}");
 }
 
 /// Keys `user07:0000`, 20 for each of 50 users: every tenth second. Four tables, dealt one by one.
@@ -382,10 +389,9 @@ fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
     for (row, [lower, upper]) in rows.lines().zip(&pairs) {
         let alone =
             run(&["probe", "--json", &out, "--range", lower, upper, "--range-prefix", ":"]).expect_code(0).json();
-        let files = alone["lookups"].as_array().unwrap();
+        let files = alone["answers"][0]["files"].as_array().unwrap();
         let name = |file: &Value| file["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-        let mut read: Vec<_> = files.iter().filter(|file| file["answer"] == "read").map(name).collect();
-        read.sort();
+        let read: Vec<_> = files.iter().filter(|file| file["answer"] == "read").map(name).collect();
         let cells: Vec<_> = row.split('\t').collect();
         assert_eq!(cells[..4], [lower, upper, &read.len().to_string(), &read.join(",")], "{alone}");
         files
@@ -395,7 +401,7 @@ fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
     let all = ["\"read\" \"filter\"", "\"read\" \"no filter\"", "\"skip\" \"bounds\"", "\"skip\" \"filter\""];
     assert!(all.iter().all(|words| because.get(*words) > Some(&3)) && because.len() == 4, "{because:?}");
     let group = probed(&[&out, "--ranges", &ranges, "--range-prefix", ":"], 0);
-    let of = |field: &str| group["per_file"].as_array().unwrap().iter().map(|file| file[field].as_u64().unwrap()).sum();
+    let of = |field: &str| group["files"].as_array().unwrap().iter().map(|file| file[field].as_u64().unwrap()).sum();
     let counted: u64 = of("read_for");
     assert_eq!(counted, because[all[0]] + because[all[1]]);
     assert_eq!(of("in_bounds"), counted + because[all[3]], "{group}");
@@ -408,7 +414,7 @@ fn hashed_range_filters_answer_readers_with_their_prefix_and_damaged_ones_nobody
     let read = |lower: &str, upper: &str, options: &[&str], code| {
         let probe = [&["probe", "--json", &out, "--range", lower, upper], options].concat();
         let json = run(&probe).expect_code(code).json();
-        json["lookups"].as_array().unwrap().iter().filter(|file| file["answer"] == "read").count()
+        json["answers"][0]["files"].as_array().unwrap().iter().filter(|file| file["answer"] == "read").count()
     };
     let prefix = ["--range-prefix", ":"];
     assert_eq!(read("user07:0101", "user07:0105", &prefix, 0), 0);
@@ -443,7 +449,7 @@ fn ranges_are_read_in_every_format_of_keys_and_wrong_ones_are_refused() {
         let probe = ["probe", &out, "--ranges", "-", "--keys-format", format, "--list"];
         let json = run_with_input(&[&probe[..], &["all", "--json"]].concat(), input).expect_code(0).json();
         let answer =
-            |at: usize| (json["answers"][at]["lower"].as_str().unwrap(), json["answers"][at]["number"].as_u64());
+            |at: usize| (json["answers"][at]["lower"].as_str().unwrap(), json["answers"][at]["candidates"].as_u64());
         assert_eq!([0, 1, 2].map(answer), [("user07:0000", Some(1)), ("", Some(0)), ("user60:", Some(0))], "{json}");
         // The output has the format of the input.
         let absent = run_with_input(&[&probe[..], &["absent"]].concat(), input).expect_code(0).stdout;

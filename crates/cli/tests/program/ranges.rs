@@ -35,7 +35,7 @@ fn a_flipped_bit_anywhere_in_a_block_is_found_by_inspect_and_verify() {
             let shown = run(&["inspect", &block]).expect_code(1).stdout;
             assert!(shown.contains("checksum") && shown.contains("state   damaged"), "{at}: {shown}");
             let probed = run(&["probe", "--json", "--range", "user00:0001", "user00:0002", &block]).expect_code(1);
-            assert_eq!(probed.json()["lookups"][0]["answer"], "read", "{at}: {}", probed.stdout);
+            assert_eq!(probed.json()["answers"][0]["files"][0]["answer"], "read", "{at}: {}", probed.stdout);
             flip(&block, at);
         }
         let whole = fs::read(&block).unwrap();
@@ -90,7 +90,8 @@ fn the_range_filter_of_a_table_is_shown_verified_and_probed() {
     assert!(run(&["verify", &out]).expect_code(0).stdout.contains("not compared"), "sound, but for other readers");
     let probe = ["probe", "--json", &out, "--range", "user07:0101", "user07:0105"];
     let probed = run(&[&probe[..], &prefix].concat()).expect_code(0).json();
-    let answers: Vec<_> = probed["lookups"].as_array().unwrap().iter().map(|file| &file["answer"]).collect();
+    let answers: Vec<_> =
+        probed["answers"][0]["files"].as_array().unwrap().iter().map(|file| &file["answer"]).collect();
     assert_eq!(answers, ["skip"; 4], "{probed}");
 
     flip(&table, part(&table, "range-filter").0 + 3);

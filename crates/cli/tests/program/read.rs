@@ -24,7 +24,7 @@ fn a_damaged_filter_lets_reads_through_and_is_reported() {
     flip(&table, start + 5);
     let found = run(&["get", &out, "key0007"]).expect_code(0);
     assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
-    let file = &probed(&[&out, "--keys", &place.text("keys.tsv")], 1)["per_file"][0];
+    let file = &probed(&[&out, "--keys", &place.text("keys.tsv")], 1)["files"][0];
     assert_eq!((&file["kind"], &file["read_for"]), (&"unusable".into(), &2_000.into()));
     assert!(run(&["verify", &out]).expect_code(1).stdout.contains("checksum"));
 }
@@ -151,7 +151,7 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
     assert!(verified["files"][0]["keys_not_compared_because"].is_null());
     let denied = [&out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed];
-    assert!(probed(&denied, 0)["per_file"][0]["reason"].is_null());
+    assert!(probed(&denied, 0)["files"][0]["reason"].is_null());
 
     let unasked = run(&["verify", &out]).expect_code(0).stdout;
     assert!(

@@ -179,7 +179,7 @@ fn orphans_are_listed_and_counted_as_nothing() {
     assert!(probed.stdout.contains("probed files                     2"), "{}", probed.stdout);
     assert!(probed.stdout.contains("2 files: orphan: ") && probed.stdout.contains("delete it"), "{}", probed.stdout);
     let named = crate::common::probed(&[&orphan, "--keys", &keys], 0);
-    assert!(named["per_file"][0]["reason"].is_null(), "probed because it is named: {named}");
+    assert!(named["files"][0]["reason"].is_null(), "probed because it is named: {named}");
     let respelled = format!("{store}/../tables/000003.sst.filter");
     let named = crate::common::probed(&[&store, &respelled, "--keys", &keys], 0);
     assert_eq!(named["probed_files"], 3, "each file counts once, however it is named: {named}");

@@ -133,7 +133,7 @@ pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) ->
     for some in sources.chunks(args.target.threads()) {
         ensure_wanted()?;
         progress.begin(some.iter().map(Source::bytes).sum());
-        let read = in_parallel(some, some.len(), |source| source.hashes(&hasher, &context));
+        let read = in_parallel(some, Some(some.len()), |source| source.hashes(&hasher, &context))?;
         for (source, read) in some.iter().zip(read) {
             match read {
                 Ok((id, hashes)) => parts.add(source, id, hashes)?,

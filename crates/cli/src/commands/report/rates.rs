@@ -6,7 +6,7 @@ use crate::file::open::{Context, open_to_probe};
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::model::absent::{AbsentKeys, Maker};
-use crate::model::batch::{KeyBatch, cores, in_parallel};
+use crate::model::batch::{KeyBatch, in_parallel};
 use crate::model::describe::{describe, describe_problem};
 use crate::model::file::{FileReport, FilterReport, Observed};
 use crate::model::group::{Family, Surveyed};
@@ -107,7 +107,7 @@ fn measure(
     let made = files.iter_mut().flat_map(|file| core::mem::take(&mut file.made));
     let absent = given.cloned().unwrap_or_else(|| AbsentKeys::made(made, maker));
     let keys = KeyBatch::new(absent.keys.iter().map(Vec::as_slice).collect());
-    let probed = in_parallel(files, cores(), |file| probe_one(file, &keys, &absent, context));
+    let probed = in_parallel(files, None, |file| probe_one(file, &keys, &absent, context))?;
     for (file, probed) in files.iter_mut().zip(probed) {
         file.add(&probed?, &absent, context);
     }
@@ -124,7 +124,7 @@ fn probe_one(
         Ok(opened) => opened,
         Err(problem) => return Ok(FileProbe::unopened(&problem, keys.all())),
     };
-    let probed = probe(&opened, keys, context);
+    let probed = probe(&opened, keys, None, context);
     if !absent.is_made && probed.probes() > 0 {
         let positives = probed.candidates.iter().filter(|(because, _)| *because == Because::Filter);
         let positives = positives.flat_map(|(_, positions)| positions.iter());
