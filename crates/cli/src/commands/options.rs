@@ -69,15 +69,10 @@ impl FilterArgs {
             None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
         };
         let name = self.policy.as_deref().unwrap_or(AUTO);
-        policy_named(name, sizing).with_context(|| match self.bits_per_key {
-            // The message is about Ribbon, but the user passed the size of a Bloom filter.
-            Some(bits) if name == AUTO => format!(
-                "{option} {}: auto builds filters with the rate of a Bloom filter of this size, which is too high for \
-                 Ribbon (pass --policy bloom)",
-                bits.get()
-            ),
-            _ => option.to_owned(),
-        })
+        // The message is about Ribbon, which `auto` builds for large tables.
+        let advice =
+            if name == AUTO { ": for auto, Ribbon must have this size, too (or pass --policy bloom)" } else { "" };
+        policy_named(name, sizing).with_context(|| format!("{option}{advice}"))
     }
 
     /// Whether an option says how large filters are.
