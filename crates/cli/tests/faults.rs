@@ -491,7 +491,7 @@ fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
             probed.stdout
         );
         let verified = run(&["verify", &out]).expect_code(2);
-        assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unreadable"), "{}", verified.stdout);
+        assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unread"), "{}", verified.stdout);
         let code = run(&["inspect", &table]).code.unwrap();
         assert!(code == 1 || code == 2);
     }

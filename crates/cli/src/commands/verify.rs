@@ -15,10 +15,10 @@ use crate::file::key_list::KeysFormat;
 use crate::file::look::NEITHER;
 use crate::file::map::OpenMap;
 use crate::file::names::is_leftover;
-use crate::file::problem::in_options;
+use crate::file::problem::{State, in_options};
 use crate::file::walk::{Found, Walk};
 use crate::model::keys::Source;
-use crate::model::verify::{FileVerdict, Verdict, verify};
+use crate::model::verify::{FileVerdict, verify};
 use crate::model::verify_map::Comparing;
 use crate::print::types::PathName;
 use crate::print::{Outcome, record};
@@ -44,7 +44,7 @@ record! {
     pub(crate) struct VerifyReport {
         findings: Vec<String> [notable],
         notes: Vec<String>,
-        /// how many files have each verdict
+        /// how many files have each state
         summary: String [notable],
         /// files whose every byte was checked
         sound: u64 [json],
@@ -55,7 +55,7 @@ record! {
         /// damaged files
         damaged: u64 [json],
         /// files that could not be read
-        unreadable: u64 [json],
+        unread: u64 [json],
         entries: u64 [json],
         files: Vec<FileVerdict> [json],
         /// files that their database does not use
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     let mut next = walk.files.clone();
     while !next.is_empty() {
         let (gone, there): (Vec<_>, Vec<_>) =
-            verify_all(&next).into_iter().partition(|file| file.verdict == Verdict::NotLive);
+            verify_all(&next).into_iter().partition(|file| file.state == State::NotLive);
         files.extend(there);
         // What has replaced them was not live before.
         next = if gone.is_empty() { Vec::new() } else { walk.walk_again(&args.paths)? };
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
     }
     let not_live = [removed, verify_all(&walk.not_live)].concat();
     // No reader uses a sound one.
-    files.extend(verify_all(&orphans).into_iter().filter(|orphan| orphan.verdict != Verdict::Sound));
+    files.extend(verify_all(&orphans).into_iter().filter(|orphan| orphan.state != State::Ok));
     files.extend(walk.problems.drain(..).map(|(path, problem)| FileVerdict::of_problem(&path, &problem)));
     let mut notes = walk.notes();
     let unchecked = [EngineFile::Wal, EngineFile::Blob].map(|file| walk.engine_files.get_key_value(&file));
@@ -113,32 +113,33 @@ pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> a
         files.extend(maps.into_iter().map(|(verdict, _)| verdict));
     }
     let report = VerifyReport::new(files, not_live, notes, walk);
-    let outcome = report.files.iter().map(|file| file.verdict.outcome()).max();
+    let outcome = report.files.iter().map(FileVerdict::outcome).max();
     Ok((outcome.unwrap_or_default(), report))
 }
 
 impl VerifyReport {
     fn new(mut files: Vec<FileVerdict>, not_live: Vec<FileVerdict>, mut notes: Vec<String>, walk: Walk) -> Self {
-        files.sort_by_key(|file| Reverse(file.verdict));
+        files.sort_by_key(|file| Reverse(file.state));
         notes.extend(lines(&files, FileVerdict::remarks));
         notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
         notes.extend(group::lines("file", walk.others.iter().map(|path| (skipped(path), input::name(path)))));
-        let count = |verdict| files.iter().filter(|file| file.verdict == verdict).count() as u64;
+        let count = |state| files.iter().filter(|file| file.state == state).count() as u64;
         let entries = files.iter().filter_map(|file| file.entries).sum();
-        let counted = |verdict| match count(verdict) {
-            0 if verdict != Verdict::Damaged => None,
-            files => Some(format!("{} {}", grouped(files), verdict.text())),
+        let states = [State::Ok, State::NotChecked, State::Stale, State::Damaged, State::Unread];
+        let counted = |state| match count(state) {
+            0 if state != State::Damaged => None,
+            files => Some(format!("{} {}", grouped(files), if state == State::Ok { "sound" } else { state.text() })),
         };
-        let counts: Vec<_> = Verdict::ALL.into_iter().filter_map(counted).collect();
+        let counts: Vec<_> = states.into_iter().filter_map(counted).collect();
         Self {
             findings: lines(&files, FileVerdict::findings),
             notes,
             summary: format!("{}; {} entries", counts.join(", "), grouped(entries)),
-            sound: count(Verdict::Sound),
-            not_checked: count(Verdict::NotChecked),
-            stale: count(Verdict::Stale),
-            damaged: count(Verdict::Damaged),
-            unreadable: count(Verdict::Unreadable),
+            sound: count(State::Ok),
+            not_checked: count(State::NotChecked),
+            stale: count(State::Stale),
+            damaged: count(State::Damaged),
+            unread: count(State::Unread),
             entries,
             not_live,
             orphans: walk.orphans.into_iter().map(PathName).collect(),
@@ -166,7 +167,7 @@ fn compare<'a>(
     for (verdict, map) in maps {
         for (&file, text) in &contradictions {
             if map.index.local_id(FileId::from_fingerprint(file)).is_some() {
-                verdict.add(Verdict::Damaged, text);
+                verdict.add(State::Damaged, text);
             }
         }
         match Comparing::new(map, context) {

@@ -17,60 +17,17 @@ use crate::file::open::{Body, ForeignTable, open};
 use crate::file::problem::{Problem, State, explained, in_options, state_of_error, state_of_filter};
 use crate::file::walk::Found;
 use crate::print::types::PathName;
-use crate::print::{Outcome, record, words};
+use crate::print::{Outcome, record};
 use crate::system::input;
 use crate::words::escape::key_text;
 use crate::words::group::without_path;
 use crate::words::units::grouped;
 
-words! {
-    /// Whether a file has the bytes that were written, from best to worst.
-    pub(crate) enum Verdict {
-        /// every byte was checked
-        Sound = "sound",
-        /// the database does not use the file: no figure counts it
-        NotLive = "not live",
-        /// what was checked is sound, but part of the file could not be checked
-        NotChecked = "not checked",
-        /// the file is sound, but its sidecar is of another table, or of an earlier table of this name
-        Stale = "stale",
-        /// the file, its filter or its sidecar is damaged, or a map has lost keys
-        Damaged = "damaged",
-        /// the file could not be read
-        Unreadable = "unreadable",
-    }
-}
-
-impl Verdict {
-    pub(crate) fn outcome(self) -> Outcome {
-        match self {
-            Self::Sound | Self::NotLive => Outcome::Yes,
-            Self::NotChecked => Outcome::NotChecked,
-            Self::Stale | Self::Damaged => Outcome::No,
-            Self::Unreadable => Outcome::Failed,
-        }
-    }
-}
-
-impl From<State> for Verdict {
-    fn from(state: State) -> Self {
-        match state {
-            State::NotLive => Self::NotLive,
-            State::Unusable | State::NotChecked => Self::NotChecked,
-            State::Stale => Self::Stale,
-            State::Damaged => Self::Damaged,
-            State::Unread => Self::Unreadable,
-            State::Ok | State::Fallback | State::Orphan | State::Missing => Self::Sound,
-        }
-    }
-}
-
 record! {
     /// What `verify` found in a file.
     pub(crate) struct FileVerdict {
         pub(crate) path: PathName,
-        /// whether the file has the bytes that were written
-        pub(crate) verdict: Verdict,
+        pub(crate) state: State,
         /// what is damaged, or could not be read
         pub(crate) problems: Vec<String>,
         /// damage to filters of the table that a sound sidecar replaces
@@ -126,7 +83,7 @@ pub(crate) fn verify(found: &Found, context: &Context) -> (FileVerdict, Option<O
         Body::Sidecar(sidecar) => verdict.verify_sidecar(&sidecar, context),
         Body::Map(map) => match MapCheck::new(&map, context, &mut verdict.problems) {
             Ok(check) => {
-                verdict.verdict = if verdict.problems.is_empty() { Verdict::Sound } else { Verdict::Damaged };
+                verdict.state = if verdict.problems.is_empty() { State::Ok } else { State::Damaged };
                 verdict.map_check = Some(check);
                 return (verdict, Some(*map));
             }
@@ -146,6 +103,10 @@ fn verify_block(block: &FilterBlock<Bytes>) -> anyhow::Result<u64> {
 }
 
 impl FileVerdict {
+    pub(crate) fn outcome(&self) -> Outcome {
+        if self.state == State::NotChecked { Outcome::NotChecked } else { self.state.outcome() }
+    }
+
     /// Returns the verdict on a file that is known without opening it.
     pub(crate) fn of_problem(path: &Path, problem: &Problem) -> Self {
         let mut verdict = Self { path: PathName(path.to_owned()), ..Self::default() };
@@ -154,15 +115,17 @@ impl FileVerdict {
     }
 
     fn add_problem(&mut self, problem: &Problem) {
-        self.add(problem.state.into(), &explained(&problem.reason));
+        self.add(problem.state, &explained(&problem.reason));
     }
 
-    pub(crate) fn add(&mut self, verdict: Verdict, message: &str) {
-        self.verdict = self.verdict.max(verdict);
+    pub(crate) fn add(&mut self, state: State, message: &str) {
+        // What this program cannot read, it cannot check.
+        let state = if state == State::Unusable { State::NotChecked } else { state };
+        self.state = self.state.max(state);
         let message = without_path(message, &input::name(&self.path.0));
-        match verdict {
-            Verdict::NotChecked => self.not_checked_because = Some(message),
-            Verdict::Stale => self.problems.push(format!("stale sidecar: {message}")),
+        match state {
+            State::NotChecked => self.not_checked_because = Some(message),
+            State::Stale => self.problems.push(format!("stale sidecar: {message}")),
             _ => self.problems.push(message),
         }
     }
@@ -171,14 +134,14 @@ impl FileVerdict {
     pub(crate) fn add_compared(&mut self, compared: &Compared) {
         self.keys_compared = Some(compared.keys);
         self.map_check.iter_mut().for_each(|check| check.files_compared = compared.files);
-        compared.lost.iter().for_each(|lost| self.add(Verdict::Damaged, lost));
+        compared.lost.iter().for_each(|lost| self.add(State::Damaged, lost));
     }
 
     /// Adds a problem of a table or of its filters. A sound filter that this program cannot probe is no problem.
     fn add_of_table(&mut self, problem: &TableError) {
         match state_of_filter(problem) {
             State::Unusable => self.keys_not_compared_because = Some(in_options(problem)),
-            state => self.add(state.into(), &in_options(problem)),
+            state => self.add(state, &in_options(problem)),
         }
     }
 
@@ -240,7 +203,7 @@ impl FileVerdict {
         for block in &report.blocks {
             match &block.state {
                 BlockState::Damaged(problem) | BlockState::Unread(problem) => {
-                    self.add(state_of_error(problem).into(), &in_options(problem));
+                    self.add(state_of_error(problem), &in_options(problem));
                     checked += 1;
                 }
                 // The footers of old formats have none.
@@ -259,7 +222,7 @@ impl FileVerdict {
             let (lost, checked) = (grouped(report.keys_lost), grouped(report.keys_checked));
             let lost =
                 format!("the filter is negative for {lost} of {checked} stored keys, such as {}", key_text(example));
-            self.add(Verdict::Damaged, &lost);
+            self.add(State::Damaged, &lost);
         }
     }
 
@@ -273,13 +236,13 @@ impl FileVerdict {
                     _ => "data blocks".to_owned(),
                 };
                 let is_damaged = state_of_error(why) == State::Damaged;
-                let verdict = if is_damaged { Verdict::Damaged } else { Verdict::NotChecked };
-                self.add(verdict, &format!("{blocks}: {}", in_options(why)));
+                let state = if is_damaged { State::Damaged } else { State::NotChecked };
+                self.add(state, &format!("{blocks}: {}", in_options(why)));
                 *data_blocks
             }
             Coverage::WithoutChecksums { blocks } => {
                 let why = "have no checksum, so damage does not show";
-                self.add(Verdict::NotChecked, &format!("{} blocks {why}", grouped(*blocks)));
+                self.add(State::NotChecked, &format!("{} blocks {why}", grouped(*blocks)));
                 Some(0)
             }
             _ => Some(0),
