@@ -12,19 +12,8 @@ pub struct Chart {
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// Where series are named.
-    pub labels: Labels,
     /// The series; earlier ones are drawn over later ones.
     pub series: Vec<Series>,
-}
-
-/// Where the series of a chart are named, if its frame has space for labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Labels {
-    /// Right of the plot, each at the height of its line's end.
-    AtEnds,
-    /// In the plot near the last point, for series that end far from the right edge.
-    AtPoints,
 }
 
 /// A line or a row of marks.
@@ -76,16 +65,15 @@ impl Chart {
         let (least, most) = extent(points().map(|point| point.at.0));
         let (low, high) = extent(points().map(|point| point.at.1));
         let (x, y) = (Axis::keys((least * 0.9, most * 1.1)), Axis::logarithmic(y_title, (low * 0.87, high * 1.15)));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series }
+        Self { title: title.to_owned(), x, y, series }
     }
 
     /// Returns a chart of bits per key by the observed false positive rate, with the information bound.
     #[must_use]
-    pub fn by_rate(title: &str, labels: Labels, mut series: Vec<Series>) -> Self {
+    pub fn by_rate(title: &str, mut series: Vec<Series>) -> Self {
         // A filter without a false positive has no place on a logarithmic axis.
         series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= RATES.1));
-        let x = Axis::rates("false positive rate, observed", RATES);
-        Self { labels, ..Self::bits_by_rate(title, x, MAX_BITS, series) }
+        Self::bits_by_rate(title, Axis::rates("false positive rate, observed", RATES), MAX_BITS, series)
     }
 
     /// Returns a chart of up to `max_bits` bits per key by the false positive rate, with the information bound.
@@ -96,7 +84,7 @@ impl Chart {
         let name = "information bound".to_owned();
         series.push(Series { name, style, form: Form::Broken, points: bound.to_vec() });
         let y = Axis::linear("bits per key", max_bits, 5.0, |bits| format!("{bits}"));
-        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series }
+        Self { title: title.to_owned(), x, y, series }
     }
 }
 

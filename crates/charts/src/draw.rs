@@ -14,8 +14,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{ShapeStyle, TRANSPARENT, TextStyle};
 
 use crate::axis::Axis;
-use crate::chart::{Chart, Form, Labels, Series};
-use crate::labels::{Area, Toward, place_near, spread, text_width};
+use crate::chart::{Chart, Form, Series};
 use crate::style::{Colour, Mark, Style, css};
 
 /// The size of a drawing. Text does not scale with it, so phones need a separate drawing.
@@ -24,7 +23,7 @@ pub struct Frame {
     /// The class by which a page's style sheet shows or hides the drawing; none for a separate file.
     class: Option<&'static str>,
     size: (i32, i32),
-    /// Space for labels at the ends of lines. The plot uses it if labels are at points.
+    /// Space for labels.
     labels: LabelSpace,
 }
 
@@ -95,6 +94,15 @@ impl Chart {
     }
 }
 
+/// A rectangle in pixels.
+#[derive(Clone, Copy, Debug)]
+struct Area {
+    /// Left, top.
+    from: Pixel,
+    /// Right, bottom.
+    to: Pixel,
+}
+
 struct Drawing<'a> {
     chart: &'a Chart,
     frame: Frame,
@@ -112,8 +120,8 @@ impl<'a> Drawing<'a> {
         legend: i32,
     ) -> Result<Self, DrawError> {
         let right = match frame.labels {
-            LabelSpace::Right(width) if chart.labels == Labels::AtEnds => width,
-            _ => RIGHT,
+            LabelSpace::Right(width) => width,
+            LabelSpace::Below => RIGHT,
         };
         let is_file = frame.class.is_none();
         if is_file {
@@ -147,10 +155,9 @@ impl<'a> Drawing<'a> {
         self.titles()?;
         // The first series are the most important, so they are drawn last, on top.
         (0..self.chart.series.len()).rev().try_for_each(|number| self.series(number))?;
-        match (self.frame.labels, self.chart.labels) {
-            (LabelSpace::Below, _) => self.legend()?,
-            (LabelSpace::Right(_), Labels::AtEnds) => self.labels_at_ends()?,
-            (LabelSpace::Right(_), Labels::AtPoints) => self.labels_at_points()?,
+        match self.frame.labels {
+            LabelSpace::Below => self.legend()?,
+            LabelSpace::Right(_) => self.labels_at_ends()?,
         }
         Ok(self.root.present()?)
     }
@@ -247,49 +254,6 @@ impl<'a> Drawing<'a> {
         self.text(name, (left + 15, middle), TEXT_SIZE, Colour::INK, HPos::Left)
     }
 
-    /// Names each series near its last point, where the lines are apart.
-    fn labels_at_points(&self) -> Drawn {
-        let mut taken: Vec<Area> = Vec::new();
-        for series in &self.chart.series {
-            taken.extend(self.visible(series).map(|pixel| Area::around(pixel, 7)));
-            let line: Vec<_> = within(&series.points, &self.chart.y).into_iter().map(|at| self.pixel(at)).collect();
-            taken.extend(line.windows(2).flat_map(|pair| along(pair[0], pair[1])));
-        }
-        let mut named: Vec<_> = self.named().collect();
-        // The outermost first, so that leaders do not cross.
-        named.sort_by_key(|series| (self.toward(series) == Toward::UpLeft, self.outwards(series)));
-        for series in named {
-            let Some(point) = self.visible(series).last() else { continue };
-            let size = (text_width(&series.name, TEXT_SIZE), TEXT_SIZE);
-            let area = place_near(point, size, self.toward(series), &taken, self.plot);
-            let middle = i32::midpoint(area.from.1, area.to.1);
-            if (middle - point.1).abs() > 8 {
-                let edge = point.0.clamp(area.from.0 - 3, area.to.0 + 3);
-                self.leader(point, (edge, middle), series.style.colour)?;
-                taken.extend(along(point, (edge, middle)));
-            }
-            let (edge, anchor) = if area.to.0 < point.0 { (area.to.0, HPos::Right) } else { (area.from.0, HPos::Left) };
-            self.text(&series.name, (edge, middle), TEXT_SIZE, series.style.colour, anchor)?;
-            taken.push(area);
-        }
-        Ok(())
-    }
-
-    /// Returns the direction of a series' label: up and left if the series ends above the median of all ends, else down
-    /// and right.
-    fn toward(&self, series: &Series) -> Toward {
-        let height = |series: &Series| series.points.last().map_or(0.0, |point| point.at.1 + point.at.0.log2());
-        let mut heights: Vec<_> = self.named().filter(|series| series.form.has_marks()).map(height).collect();
-        heights.sort_by(f64::total_cmp);
-        let middle = heights.get(heights.len() / 2).copied().unwrap_or_default();
-        if height(series) >= middle { Toward::UpLeft } else { Toward::DownRight }
-    }
-
-    fn outwards(&self, series: &Series) -> i32 {
-        let x = self.visible(series).last().map_or(0, |pixel| pixel.0);
-        if self.toward(series) == Toward::UpLeft { x } else { -x }
-    }
-
     fn named(&self) -> impl Iterator<Item = &'a Series> + '_ {
         self.chart.series.iter().filter(|series| !series.name.is_empty())
     }
@@ -359,12 +323,23 @@ fn within(points: &[crate::Point], y: &Axis) -> Vec<(f64, f64)> {
     line
 }
 
-/// Returns small areas along a line that no label may cover.
-fn along(from: Pixel, to: Pixel) -> impl Iterator<Item = Area> {
-    (0..=60).map(move |step| {
-        let between = |from: i32, to: i32| from + (to - from) * step / 60;
-        Area::around((between(from.0, to.0), between(from.1, to.1)), 3)
-    })
+/// Moves the middles of labels apart until neighbours are at least `gap` apart, and within `low..=high` if they fit. The
+/// result has the order of `wanted`.
+fn spread(wanted: &[i32], gap: i32, low: i32, high: i32) -> Vec<i32> {
+    let mut order: Vec<_> = (0..wanted.len()).collect();
+    order.sort_by_key(|&index| wanted[index]);
+    let mut middles = wanted.to_vec();
+    let mut limit = high;
+    for &index in order.iter().rev() {
+        middles[index] = middles[index].min(limit);
+        limit = middles[index] - gap;
+    }
+    let mut limit = low;
+    for &index in &order {
+        middles[index] = middles[index].max(limit);
+        limit = middles[index] + gap;
+    }
+    middles
 }
 
 fn text_style(size: i32, colour: Colour) -> TextStyle<'static> {
@@ -385,7 +360,8 @@ pub fn escaped(text: &str) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::{Axis, Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+    use super::spread;
+    use crate::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
 
     const FRAMES: [Frame; 3] = [Frame::WIDE, Frame::NARROW, Frame::FILE];
 
@@ -400,6 +376,15 @@ mod tests {
 
     fn marks(svg: &str) -> usize {
         svg.matches("r=\"4\"").count()
+    }
+
+    #[test]
+    fn labels_are_apart_and_within_their_limits_as_long_as_they_fit() {
+        assert_eq!(spread(&[10, 100], 20, 0, 200), [10, 100]);
+        assert_eq!(spread(&[105, 50, 95], 20, 0, 200), [105, 50, 85]);
+        assert_eq!(spread(&[199, 200, 201], 20, 0, 200), [160, 180, 200]);
+        assert_eq!(spread(&[0, 0], 20, 0, 200), [0, 20]);
+        assert!(spread(&[], 20, 0, 200).is_empty());
     }
 
     #[test]
@@ -418,12 +403,10 @@ mod tests {
 
     #[test]
     fn a_line_that_leaves_the_chart_ends_at_its_edge_and_says_so() {
-        let svg = |labels| {
-            Chart::by_rate("", labels, vec![series("large", &[(0.1, 20.0), (0.01, 40.0)])]).svg(Frame::WIDE).unwrap()
-        };
-        let at_ends = svg(Labels::AtEnds);
-        assert!(at_ends.contains("large \u{2191}") && at_ends.contains("information bound"), "{at_ends}");
-        assert_eq!((marks(&at_ends), marks(&svg(Labels::AtPoints))), (2, 1));
+        let chart = Chart::by_rate("", vec![series("large", &[(0.1, 20.0), (0.01, 40.0)])]);
+        let svg = chart.svg(Frame::WIDE).unwrap();
+        assert!(svg.contains("large \u{2191}") && svg.contains("information bound"), "{svg}");
+        assert_eq!(marks(&svg), 2, "one in the plot, one at the name");
     }
 
     fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
@@ -461,7 +444,7 @@ mod tests {
             by_rate((0.03, 0.005 / 1.5), 15.0),
             by_rate((0.99, 1e-10), 40.0),
             by_rate((0.99, 0.3), 5.0),
-            Chart::by_rate("", Labels::AtEnds, vec![series("one", &[(0.01, 10.0)])]),
+            Chart::by_rate("", vec![series("one", &[(0.01, 10.0)])]),
         ];
         for (chart, frame) in charts.iter().flat_map(|chart| FRAMES.map(|frame| (chart, frame))) {
             let svg = chart.svg(frame).unwrap();

@@ -21,13 +21,12 @@
 mod axis;
 mod chart;
 mod draw;
-mod labels;
 mod machine;
 mod style;
 mod table;
 
 pub use axis::Axis;
-pub use chart::{Chart, Form, Labels, Point, Series};
+pub use chart::{Chart, Form, Point, Series};
 pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};
 pub use style::{Colour, Mark, Style, css};

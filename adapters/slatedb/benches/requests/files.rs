@@ -3,7 +3,7 @@
 use core::fmt::Write;
 use std::path::PathBuf;
 
-use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
 
 use crate::AnyError;
 use crate::contenders::Contender;
@@ -142,7 +142,6 @@ fn chart(results: &Results, layout: Layout, skew: Skew) -> Chart {
         title: title.to_owned(),
         x: Axis::linear(X_TITLE, 200.0, 20.0, |percent| format!("{percent} %")),
         y: Axis::logarithmic("GET requests per 1,000 lookups", (low, high)),
-        labels: Labels::AtEnds,
         series: lines.chain(fits).collect(),
     }
 }

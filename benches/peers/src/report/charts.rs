@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sstfilter_charts::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style, grouped};
+use sstfilter_charts::{Chart, Colour, Form, Frame, Mark, Point, Series, Style, grouped};
 
 use crate::figures::{nanoseconds, percent};
 use crate::record::Record;
@@ -71,7 +71,7 @@ fn by_rate(records: &[Record]) -> Option<Chart> {
         );
     }
     let title = format!("Size and false positive rate, {} keys", grouped(keys));
-    Some(Chart::by_rate(&title, Labels::AtPoints, all))
+    Some(Chart::by_rate(&title, all))
 }
 
 fn times(records: &[Record], of: fn(&Record) -> Option<f64>) -> Vec<Series> {

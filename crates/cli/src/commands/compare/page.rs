@@ -1,7 +1,7 @@
 //! The page of a comparison.
 
 use sstfilter::kind;
-use sstfilter_charts::{Chart, Form, Labels, Point, Series, Style};
+use sstfilter_charts::{Chart, Form, Point, Series, Style};
 
 use super::rows::{Comparison, Footing};
 use crate::measure::filters::MeasuredKind;
@@ -69,7 +69,7 @@ fn by_rate(points: &[RatePoint]) -> Chart {
         let tip = format!("{kind}: {bits:.2} bits per key, {observed} observed, {expected} expected");
         (kind, Point { at: (point.observed_fpr.0, bits), tip })
     };
-    Chart::by_rate("False positive rate and bits per key", Labels::AtEnds, by_kind(points, place))
+    Chart::by_rate("False positive rate and bits per key", by_kind(points, place))
 }
 
 /// Returns the chart of a figure, in this unit, by the number of keys.
