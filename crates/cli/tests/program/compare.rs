@@ -367,7 +367,7 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     };
     let few_rows = |number: usize| format!("{:016x}{:016x}", scattered(number / 4), scattered(number) >> 34);
     let few = compare(lines(0..20_000, few_rows), &["1024"]);
-    assert_eq!((&few["prefixes"], &few["keys_per_prefix"], &few["key_bytes"]), (&5_000.into(), &4.into(), &16.into()));
+    assert_eq!((&few["keys_per_prefix"], &few["integer_bytes"]), (&4.into(), &8.into()), "{few}");
     let [ordered, hashed] = rates(&few)[..] else { panic!("{few}") };
     assert!(ordered[0] < 0.02 && ordered[1] > 0.9 && hashed[0] < 0.015 && hashed[1] < 0.015, "{few}");
     says(&few, "advice", "hashed: there are few rows per prefix (4 in the median)");
@@ -382,7 +382,7 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     assert!((measured - written).abs() < 0.01, "{few} {built}");
 
     let dense = compare(lines(0..20_000, |key| format!("{:016x}", key * 3)), &["1024"]);
-    assert!((number(&dense, "share_of_integers") - 1.0 / 3.0).abs() < 0.001 && rates(&dense)[0][1] == 0.0, "{dense}");
+    assert!(rates(&dense)[0][1] == 0.0, "{dense}");
     says(&dense, "advice", "ordered: it also keeps the rate next to keys");
     let many_rows = |number: usize| format!("{:016x}{:016x}", scattered(number / 1_000), scattered(number) >> 34);
     let many = compare(lines(0..40_000, many_rows), &["64"]);
@@ -398,6 +398,6 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     );
     let arguments = ["compare", "--json", "--range-length", "9", "--range-prefix", "-", "--input", &names];
     let prefixed = run(&arguments).expect_code(0).json();
-    assert_eq!((&prefixed["prefixes"], rates(&prefixed).len()), (&1.into(), 2), "{prefixed}");
+    assert_eq!(rates(&prefixed).len(), 2, "{prefixed}");
     run(&["compare", "--range-length", "9", "--input", &one]).expect_code(0);
 }

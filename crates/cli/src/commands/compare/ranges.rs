@@ -16,7 +16,7 @@ use crate::file::context::{Context, RangePrefix};
 use crate::file::key_list::KeysFormat;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{Outcome, record};
-use crate::words::units::{brief_percent, counted, whole};
+use crate::words::units::{brief_percent, counted};
 
 /// Maximum bytes of the integer that ranges are counted in.
 const MAX_INTEGER_BYTES: usize = 8;
@@ -24,12 +24,8 @@ const MAX_INTEGER_BYTES: usize = 8;
 /// Maximum number of ranges of each sort.
 const MAX_RANGES: usize = 100_000;
 
-/// With at least this many prefixes, independent ranges are taken from prefixes that the file does not have.
+/// With at least this many prefixes, the sample file has half of the prefixes, and otherwise half of the keys.
 const MANY_PREFIXES: usize = 32;
-
-/// Length of the stretch of keys in which an independent range begins. The density of keys hardly changes over so few,
-/// and the range is as likely to be in a wide gap as another key.
-const STRETCH: usize = 16;
 
 /// Keys of an ordered filter's smallest segment. If prefixes have fewer rows, a segment spans several of them, and its
 /// cells distinguish prefixes but not the rows of one.
@@ -43,18 +39,12 @@ record! {
     /// With `--range-length`: both sorts of range filter for the keys, measured on empty ranges.
     pub(crate) struct RangeComparison {
         keys: u64,
-        /// length of each key; null if it varies
-        key_bytes: Option<Bytes>,
         /// the part of a key before the integer that ranges are counted in
         prefix: Option<String>,
-        /// number of prefixes
-        prefixes: Option<u64>,
         /// keys with one prefix, in the median
         keys_per_prefix: Option<u64>,
         /// length of the integer; null if keys have none
         integer_bytes: Option<Bytes>,
-        /// share of the integers between the smallest and the largest of each prefix that are keys
-        share_of_integers: Option<Rate>,
         /// length of the ranges, in units of the integer
         range_length: Option<u64>,
         range_filters: Vec<MeasuredRanges>,
@@ -116,12 +106,9 @@ pub(crate) fn run(
     };
     let report = RangeComparison {
         keys: keys.all.len() as u64,
-        key_bytes: keys.key_bytes.map(|bytes| Bytes(bytes as u64)),
         prefix: keys.prefix.map(RangePrefix::in_words),
-        prefixes: keys.prefix.map(|_| keys.of_prefixes.len() as u64),
         keys_per_prefix: keys.rows_per_prefix().map(|rows| rows as u64),
         integer_bytes: keys.integer_bytes.map(|bytes| Bytes(bytes.into())),
-        share_of_integers: keys.share_of_integers().map(Rate),
         range_length: keys.integer_bytes.map(|_| units),
         range_filters,
         not_read: intake.not_read,
@@ -168,7 +155,7 @@ fn choose(keys: &Shape<'_>, rate: f64, measured: &[MeasuredRanges]) -> (&'static
     ("ordered", why)
 }
 
-/// The parts of a key that has an integer.
+/// The parts of a key. Without an integer, all keys are rows of one prefix.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
     key: &'a [u8],
@@ -181,14 +168,12 @@ struct Row<'a> {
 /// Distinct keys in order, and the properties of these keys that decide which filter suits them.
 struct Shape<'a> {
     all: Vec<&'a [u8]>,
-    /// Length of every key, unless it varies.
-    key_bytes: Option<usize>,
     /// The part of keys before the integer.
     prefix: Option<RangePrefix>,
     /// Bytes of the integer that ranges are counted in, if keys have one.
     integer_bytes: Option<u32>,
-    /// The keys that have an integer, by prefix.
-    of_prefixes: Vec<Vec<Row<'a>>>,
+    /// The keys that have the prefix, in order.
+    rows: Vec<Row<'a>>,
 }
 
 impl<'a> Shape<'a> {
@@ -196,128 +181,66 @@ impl<'a> Shape<'a> {
     /// length.
     fn of(all: Vec<&'a [u8]>, given: Option<RangePrefix>) -> Self {
         let first_bytes = all.first().map_or(0, |key| key.len());
-        let key_bytes = all.iter().all(|key| key.len() == first_bytes).then_some(first_bytes);
-        let rest = key_bytes.and_then(|bytes| bytes.checked_sub(MAX_INTEGER_BYTES)).filter(|&bytes| bytes > 0);
+        let is_fixed = all.iter().all(|key| key.len() == first_bytes);
+        let rest = first_bytes.checked_sub(MAX_INTEGER_BYTES).filter(|&bytes| is_fixed && bytes > 0);
         let prefix = given.or(rest.map(RangePrefix::Bytes));
         let extractor = prefix.map(RangePrefix::extractor);
         let end = |key: &[u8]| extractor.as_ref().map_or(Some(0), |extractor| Some(extractor.extract(key)?.len()));
-        let parts: Vec<_> = all.iter().filter_map(|&key| Some((key, end(key)?))).collect();
+        let mut parts: Vec<_> = all.iter().filter_map(|&key| Some((key, end(key)?))).collect();
         // Keys of various lengths do not all end in an integer, unless the user has said where it is.
-        let integer_bytes = integer_bytes(&parts).filter(|_| key_bytes.is_some() || given.is_some());
-        let mut of_prefixes = Vec::<Vec<Row<'_>>>::new();
-        for (key, end) in parts.into_iter().filter(|_| integer_bytes.is_some()) {
-            let (prefix, rest) = key.split_at(end);
-            let is_next = of_prefixes.last().is_none_or(|rows| rows[0].prefix != prefix);
-            let number = of_prefixes.len() - usize::from(!is_next);
-            let row = Row { key, prefix, number, integer: integer(rest, integer_bytes.unwrap_or_default()) };
-            match of_prefixes.last_mut() {
-                Some(rows) if !is_next => rows.push(row),
-                _ => of_prefixes.push(vec![row]),
-            }
+        let integer_bytes = integer_bytes(&parts).filter(|_| is_fixed || given.is_some());
+        if integer_bytes.is_none() {
+            parts = all.iter().map(|&key| (key, 0)).collect();
         }
-        let prefix = prefix.filter(|_| integer_bytes.is_some());
-        Self { all, key_bytes, prefix, integer_bytes, of_prefixes }
+        let mut rows = Vec::<Row<'_>>::new();
+        for (key, end) in parts {
+            let (prefix, rest) = key.split_at(end);
+            let number = rows.last().map_or(0, |last| last.number + usize::from(last.prefix != prefix));
+            rows.push(Row { key, prefix, number, integer: integer(rest, integer_bytes.unwrap_or_default()) });
+        }
+        Self { all, prefix: prefix.filter(|_| integer_bytes.is_some()), integer_bytes, rows }
     }
 
     /// Returns the number of keys with one prefix, in the median.
     fn rows_per_prefix(&self) -> Option<usize> {
-        let mut counts: Vec<_> = self.of_prefixes.iter().map(Vec::len).collect();
+        let mut counts: Vec<_> = self.rows.chunk_by(|one, next| one.number == next.number).map(<[_]>::len).collect();
         counts.sort_unstable();
         counts.get(counts.len() / 2).copied().filter(|_| self.prefix.is_some())
     }
 
-    fn share_of_integers(&self) -> Option<f64> {
-        // In floating point, because one more than a 64-bit difference may overflow.
-        let span = |rows: &Vec<Row<'_>>| (rows[rows.len() - 1].integer - rows[0].integer) as f64 + 1.0;
-        let span: f64 = self.of_prefixes.iter().map(span).sum();
-        let rows: usize = self.of_prefixes.iter().map(Vec::len).sum();
-        (rows > 0).then(|| rows as f64 / span)
+    /// Puts half of the keys in a file. Empty ranges of it begin at other keys, or right after those in the file.
+    fn sample(&self, units: u64) -> Sample<'a> {
+        let is_by_prefix = self.rows.last().is_some_and(|last| last.number + 1 >= MANY_PREFIXES);
+        let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at });
+        let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|&at| is_in_file(at));
+        let file: Vec<_> = inside.iter().map(|&at| self.rows[at].key).collect();
+        let ranges = |rows: &[usize], is_after| {
+            // Evenly spread.
+            let some = rows.iter().step_by(rows.len().div_ceil(MAX_RANGES).max(1));
+            some.filter_map(|&at| self.range(at, is_after, units)).filter(|ends| is_empty(ends, &file)).collect()
+        };
+        Sample { independent: ranges(&outside, false), beside: ranges(&inside, true), file, units }
     }
 
-    /// Returns the range of `units` from the integer on, with the row's prefix; `None` at the end of the integers.
-    fn range(&self, row: &Row<'_>, from: u64, units: u64) -> Option<Ends> {
-        let bytes = self.integer_bytes?;
-        let end = from.checked_add(units).filter(|&end| end <= u64::MAX >> (64 - 8 * bytes))?;
+    /// Returns the range of up to `units` from a key, or from right after it to the next key; without an integer, to
+    /// the next key.
+    fn range(&self, at: usize, is_after: bool, units: u64) -> Option<Ends> {
+        let row = self.rows[at];
+        let Some(bytes) = self.integer_bytes else {
+            let begin = if is_after { Bound::Excluded } else { Bound::Included };
+            return Some((begin(row.key.to_vec()), Bound::Included(self.rows.get(at + 1)?.key.to_vec())));
+        };
+        let mut others = self.rows[at..].iter().take_while(|other| other.number == row.number);
+        let next = others.find(|other| other.integer != row.integer).filter(|_| is_after);
+        let free = next.map_or(u64::MAX, |next| next.integer - row.integer - 1);
+        let from = row.integer.checked_add(is_after.into())?;
+        let end = from.checked_add(units.min(free)).filter(|&end| end > from && end <= u64::MAX >> (64 - 8 * bytes))?;
         let key = |integer: u64| {
             let mut key = row.prefix.to_vec();
             key.put_uint(integer, bytes as usize);
             key
         };
         Some((Bound::Included(key(from)), Bound::Excluded(key(end))))
-    }
-
-    fn sample(&self, units: u64) -> Sample<'a> {
-        if self.integer_bytes.is_none() {
-            self.sample_of_strings()
-        } else if self.prefix.is_some() && self.of_prefixes.len() >= MANY_PREFIXES {
-            self.sample_of_prefixes(units)
-        } else {
-            self.sample_of_integers(units)
-        }
-    }
-
-    /// Puts half of the prefixes in the file. Ranges in the other prefixes are independent of it.
-    fn sample_of_prefixes(&self, units: u64) -> Sample<'a> {
-        let (inside, outside): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
-            self.of_prefixes.iter().flatten().partition(|row| is_heads(row.number));
-        let file: Vec<_> = inside.iter().map(|row| row.key).collect();
-        let independent = some_of(&outside).filter_map(|row| self.range(row, row.integer, units));
-        Sample {
-            // A positive for a range with a key is not a false one.
-            independent: independent.filter(|ends| is_empty(ends, &file)).collect(),
-            beside: self.beside(units, |rows| is_heads(rows[0].number)),
-            file,
-            units,
-        }
-    }
-
-    /// Puts all keys in the file. Ranges begin anywhere in a stretch of keys.
-    fn sample_of_integers(&self, units: u64) -> Sample<'a> {
-        let rows = self.of_prefixes.iter().flat_map(|rows| (0..rows.len()).map(move |at| (rows, at)));
-        let numbered: Vec<_> = rows.enumerate().collect();
-        let anywhere = |&(number, (rows, at)): &(usize, (&Vec<Row<'_>>, usize))| {
-            let (row, far) = (rows[at], rows[(at + STRETCH).min(rows.len() - 1)]);
-            // From 0 to 1, the same in each run.
-            let uniform = (KeyHash::mix(number as u64).get() >> 11) as f64 / (1_u64 << 53) as f64;
-            self.range(&row, row.integer + whole(uniform * (far.integer - row.integer) as f64), units)
-        };
-        let independent = some_of(&numbered).filter_map(anywhere);
-        Sample {
-            independent: independent.filter(|ends| is_empty(ends, &self.all)).collect(),
-            beside: self.beside(units, |_| true),
-            file: self.all.clone(),
-            units,
-        }
-    }
-
-    /// Puts half of the keys in the file. Ranges go from one of the other keys to the next.
-    fn sample_of_strings(&self) -> Sample<'a> {
-        let pairs: Vec<_> = self.all.windows(2).enumerate().filter(|(at, _)| !is_heads(at + 1)).collect();
-        let ends = |begins_in_file: bool| {
-            let chosen = pairs.iter().filter(move |(at, _)| is_heads(*at) == begins_in_file).take(MAX_RANGES);
-            let begin = if begins_in_file { Bound::Excluded } else { Bound::Included };
-            chosen.map(move |(_, pair)| (begin(pair[0].to_vec()), Bound::Included(pair[1].to_vec()))).collect()
-        };
-        Sample {
-            file: self.all.iter().enumerate().filter(|&(at, _)| is_heads(at)).map(|(_, &key)| key).collect(),
-            independent: ends(false),
-            beside: ends(true),
-            units: 1,
-        }
-    }
-
-    /// Returns ranges of up to `units` that begin one unit after a key of these prefixes and end before the next key.
-    fn beside(&self, units: u64, is_in_file: impl Fn(&Vec<Row<'a>>) -> bool) -> Vec<Ends> {
-        let with_next = |rows: &Vec<Row<'a>>| {
-            let next = |at: usize| rows[at..].iter().find(|next| next.integer != rows[at].integer).copied();
-            (0..rows.len()).map(|at| (rows[at], next(at))).collect::<Vec<_>>()
-        };
-        let rows: Vec<_> = self.of_prefixes.iter().filter(|rows| is_in_file(rows)).flat_map(with_next).collect();
-        let behind = |(row, next): &(Row<'_>, Option<Row<'_>>)| {
-            let free = next.map_or(u64::MAX, |next| next.integer - row.integer - 1);
-            self.range(row, row.integer.checked_add(1)?, units.min(free)).filter(|_| free > 0)
-        };
-        some_of(&rows).filter_map(behind).collect()
     }
 }
 
@@ -382,13 +305,12 @@ fn is_heads(number: usize) -> bool {
     KeyHash::mix(number as u64).get() & 1 == 0
 }
 
-/// Returns at most `MAX_RANGES` items, evenly spread.
-fn some_of<T>(items: &[T]) -> impl Iterator<Item = &T> {
-    items.iter().step_by(items.len().div_ceil(MAX_RANGES).max(1))
-}
-
 fn is_empty(ends: &Ends, file: &[&[u8]]) -> bool {
     // Keys are sorted, so the first key that is not below the range decides.
-    let is_below = |key: &&[u8]| matches!(&ends.0, Bound::Included(lower) if *key < lower.as_slice());
+    let is_below = |key: &&[u8]| match &ends.0 {
+        Bound::Included(lower) => *key < lower.as_slice(),
+        Bound::Excluded(lower) => *key <= lower.as_slice(),
+        Bound::Unbounded => false,
+    };
     file.get(file.partition_point(is_below)).is_none_or(|key| !range_of(ends).contains(key))
 }
