@@ -44,7 +44,15 @@ fn block(seed: u64, file: u32) -> Vec<u8> {
     builder.finish().block.map(Vec::from).unwrap_or_default()
 }
 
-fn main() {
+/// An accident, the keys that each filter loses, and why sstfilter does not use its own.
+struct Loss {
+    accident: &'static str,
+    plain: usize,
+    sstfilter: usize,
+    problem: String,
+}
+
+fn losses() -> Vec<Loss> {
     let damaged = |mut bytes: Vec<u8>| {
         bytes[7_000] ^= 0xff;
         bytes
@@ -53,19 +61,52 @@ fn main() {
         bytes[4_096..].fill(0); // the first page was written
         bytes
     };
-    println!("{:22} {:>18} {:>10}", "keys lost of 10,000", "plain Bloom filter", "sstfilter");
-    for (accident, seed, bytes, sstfilter) in [
+    let cases = [
         ("none", 1, plain(1, 0), block(1, 0)),
         ("another file's filter", 1, plain(1, 1), block(1, 1)),
         ("a damaged byte", 1, damaged(plain(1, 0)), damaged(block(1, 0))),
         ("a torn write", 1, torn(plain(1, 0)), torn(block(1, 0))),
         ("a changed hash seed", 2, plain(1, 0), block(1, 0)),
-    ] {
+    ];
+    let loss = |(accident, seed, bytes, sstfilter): (_, u64, Vec<u8>, _)| {
         let is_absent = |key: &[u8; 4]| plain_bits(seed, *key).any(|(byte, bit)| bytes[byte] & bit == 0);
         let filter = filters(seed).load(Some(sstfilter), FileId::from_fingerprint(0));
-        let lost = keys(0).filter(|key| filter.probe(key).is_absent()).count();
-        let reason = filter.problem().map(BlockError::to_string).unwrap_or_default();
-        println!("{accident:22} {:>18} {lost:>10}   {reason}", keys(0).filter(is_absent).count());
-        assert_eq!(lost, 0, "no accident hides a key");
+        Loss {
+            accident,
+            plain: keys(0).filter(is_absent).count(),
+            sstfilter: keys(0).filter(|key| filter.probe(key).is_absent()).count(),
+            problem: filter.problem().map(BlockError::to_string).unwrap_or_default(),
+        }
+    };
+    cases.map(loss).into()
+}
+
+fn main() {
+    println!("{:22} {:>18} {:>10}", "keys lost of 10,000", "plain Bloom filter", "sstfilter");
+    for Loss { accident, plain, sstfilter, problem } in losses() {
+        println!("{accident:22} {plain:>18} {sstfilter:>10}   {problem}");
+        assert_eq!(sstfilter, 0, "no accident hides a key");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_accident_hides_a_key_and_the_readme_has_the_figures() {
+        let row = |first: &str| {
+            let readme = include_str!("../README.md");
+            let line = readme.lines().find_map(|line| line.strip_prefix(first)).expect("a table of accidents");
+            line.trim_end_matches(" |").split(" | ").map(str::to_owned).collect::<Vec<_>>()
+        };
+        let [names, plain, sstfilter] = ["| | ", "| plain Bloom filter | ", "| sstfilter | "].map(row);
+        let losses = losses();
+        assert!(losses[0].plain == 0 && losses[0].problem.is_empty(), "nothing has happened");
+        for (at, loss) in losses[1..].iter().enumerate() {
+            assert_eq!((loss.accident, loss.sstfilter), (names[at].as_str(), 0));
+            assert_eq!(loss.plain.to_string(), plain[at].replace(',', ""));
+            assert!(sstfilter[at] == "0" && !loss.problem.is_empty(), "{}", loss.accident);
+        }
     }
 }

@@ -103,7 +103,7 @@ fn with_hidden(command: clap::Command, globals: &[Arg]) -> clap::Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what filters save, on the 63,666 package names of Debian 12, and how many keys accidents lose
+    /// Show what filters save, on the 63,666 package names of Debian 12
     Demo,
     /// Write tables from a file of keys, or with generated keys
     Build(BuildArgs),

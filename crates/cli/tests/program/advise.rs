@@ -25,6 +25,7 @@ fn bad_numbers_are_refused() {
     for bad in [
         ["advise", "kind"].as_slice(),
         &["advise", "kind", "-1"],
+        &["advise", "kind", "0"],
         &["advise", "kind", "10", "--fpr", "1.5"],
         &["advise", "kind", "10", "--lookups-per-key", "NaN"],
         &["advise", "kind", "10", "--fpr", "0.1", "--memory", "10"],
@@ -52,6 +53,9 @@ fn the_cheapest_kind_follows_lookups_reads_and_updates() {
     ] {
         assert_eq!(advice(options)["ranked"][0]["kind"], kind, "{options:?}");
     }
+    let few = run(&["--json", "advise", "kind", "1000"]).expect_code(0).json();
+    assert_eq!(few["ranked"][0]["kind"], "bloom", "{few}");
+    assert!(few["unsuitable"].to_string().contains("ribbon is for more keys"), "{few}");
     let removing = advice(&["--updates", "remove", "--writers", "8"]);
     assert!(removing["advice"].as_str().unwrap().contains("it needs a lock"), "{removing}");
     assert!(removing["unsuitable"].to_string().contains("bloom cannot remove keys"), "{removing}");

@@ -13,7 +13,7 @@ use crate::words::units::{self, number_in, parse_fpr, parse_number, parse_ratio}
 #[derive(Debug, Args)]
 pub(crate) struct KindArgs {
     /// Maximum number of distinct keys
-    #[arg(value_name = "KEYS", value_parser = parse_number, allow_negative_numbers = true)]
+    #[arg(value_name = "KEYS", value_parser = number_in::<u64>(1..=u64::MAX), allow_negative_numbers = true)]
     keys: u64,
 
     /// Maximum false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
@@ -130,24 +130,20 @@ fn need(args: &KindArgs) -> anyhow::Result<Need> {
 }
 
 fn row(found: &Candidate, first: &Candidate, need: &Need) -> RankedKind {
-    let cost = found.cost() / first.cost();
     RankedKind {
         kind: found.kind.name,
         filter_bytes: Bytes(found.plan.block_bytes),
-        bits_per_key: Bits(found.plan.block_bytes as f64 * 8.0 / need.keys.max(1) as f64),
+        bits_per_key: Bits(found.plan.block_bytes as f64 * 8.0 / need.keys as f64),
         expected_fpr: Rate(found.plan.expected_fpr),
         build_ns: Nanoseconds(found.build_ns),
         batch_probe_ns: Nanoseconds(found.probe_ns),
-        // Without keys, all costs are 0.
-        cost: Figure(if cost.is_finite() { cost } else { 1.0 }),
+        cost: Figure(found.cost() / first.cost()),
         shape: Open(found.plan.shape.iter().map(|(name, value)| ((*name).to_owned(), value.clone().into())).collect()),
     }
 }
 
-fn conditions(found: &Candidate) -> String {
-    let lock = if found.is_locked { "; with several writers it needs a lock, whose time is included" } else { "" };
-    let few = if found.is_below_minimum { "; set `with_min_keys`: by default, so few keys get bloom" } else { "" };
-    [lock, few].concat()
+fn conditions(found: &Candidate) -> &'static str {
+    if found.is_locked { "; with several writers it needs a lock, whose time is included" } else { "" }
 }
 
 /// Explains why `other` is more expensive than the first.
@@ -168,10 +164,9 @@ fn behind(other: &Candidate, first: &Candidate, need: &Need) -> String {
     format!("{name} {size}, and needs {time} its time over the filter's life{}", conditions(other))
 }
 
-/// Formats the ratio of `other` to `first`. Without keys, both may be 0.
+/// Formats the ratio of `other` to `first`.
 fn times(other: f64, first: f64) -> String {
     match other / first {
-        _ if other <= 0.0 && first <= 0.0 => "1.00 times".to_owned(),
         ratio @ ..10.0 => format!("{ratio:.2} times"),
         ratio @ ..1e6 => format!("{ratio:.0} times"),
         _ => "over a million times".to_owned(),

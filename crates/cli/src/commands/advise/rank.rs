@@ -47,8 +47,6 @@ pub(super) struct Candidate {
     pub(super) plan: Plan,
     pub(super) build_ns: f64,
     pub(super) probe_ns: f64,
-    /// Whether policies of the kind, by default, build Bloom filters for so few keys.
-    pub(super) is_below_minimum: bool,
     /// Whether it needs a lock, whose time is included.
     pub(super) is_locked: bool,
     /// Its time over the filter's life.
@@ -77,7 +75,6 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<String>) {
             Err(why) => refused.push(format!("{} {why}", kind.name)),
         }
     }
-    // Stable: without keys, all costs are zero and the kinds keep their order.
     ranked.sort_by(|one, other| one.cost().total_cmp(&other.cost()));
     (ranked, refused)
 }
@@ -107,15 +104,17 @@ impl Need {
         // Only lookups of absent keys: a found key costs its read with any filter.
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
         let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
-        let by_default = kind.configure(BitsPerKey::MAX).map(|policy| policy.plan(self.keys, None));
-        let is_below_minimum = matches!(by_default, Ok(Err(FallbackReason::TooFewKeys)));
-        Ok(Candidate { kind, plan, build_ns, probe_ns, is_below_minimum, is_locked, seconds })
+        Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
     }
 
     fn plan(&self, kind: &KindEntry, sizing: Sizing) -> Result<Plan, String> {
-        // Without a minimum of keys: a kind that serves few keys badly is ranked by its cost, not refused.
-        let policy = kind.configure(sizing).map_err(|error| error.to_string())?.with_min_keys(0);
-        policy.plan(self.keys, None).map_err(|reason| format!("does not support this number of keys: {reason}"))
+        let policy = kind.configure(sizing).map_err(|error| error.to_string())?;
+        policy.plan(self.keys, None).map_err(|reason| match reason {
+            FallbackReason::TooFewKeys => {
+                "is for more keys: by default, builders make a bloom filter of so few".to_owned()
+            }
+            reason => format!("does not support this number of keys: {reason}"),
+        })
     }
 
     /// Returns the plan with the largest size whose block has at most `bytes`.
@@ -157,7 +156,7 @@ fn measured_times(name: &str, keys: u64) -> [f64; 2] {
 /// Interpolates times between measured numbers of keys, linearly in the logarithm. Beyond them, the nearest times hold.
 fn between(measured: &[(f64, f64); 4], keys: u64) -> [f64; 2] {
     // The first is measured at 10^4 keys, the last at 10^7.
-    let position = ((keys.max(1) as f64).log10() - 4.0).clamp(0.0, 3.0);
+    let position = ((keys as f64).log10() - 4.0).clamp(0.0, 3.0);
     let left = [1.0, 2.0].iter().filter(|&&limit| position >= limit).count();
     let share = position - left as f64;
     let mix = |one: f64, other: f64| one + (other - one) * share;

@@ -1,4 +1,4 @@
-//! `sstfilter demo`: what filters save, on real names and real tables, and how many keys accidents lose.
+//! `sstfilter demo`: what filters save, on real names and real tables.
 
 mod keys;
 pub(crate) mod run;

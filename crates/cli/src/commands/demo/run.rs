@@ -4,14 +4,14 @@ use anyhow::Context;
 use sstfilter::Sizing;
 
 use super::keys::bundled;
-use super::scenes::{self, Accident, Cost, FILES, MAX_LEFT, SCANNED, STRETCHES};
+use super::scenes::{self, Cost, FILES, MAX_LEFT, SCANNED, STRETCHES};
 use crate::measure::filters::{self, MeasuredKind, Workload, default_rate};
 use crate::print::{Outcome, record};
 use crate::system::progress;
 use crate::words::units::{grouped, nanoseconds};
 
 record! {
-    /// What filters save, on package names of Debian, and how many keys accidents lose.
+    /// What filters save, on package names of Debian.
     pub(crate) struct DemoReport {
         keys: u64,
         absent_keys: u64,
@@ -23,7 +23,6 @@ record! {
         lookups_with_less_memory: Vec<Cost>,
         /// scans of 70 files
         scans_of_100_names: Vec<Cost>,
-        accidents: Vec<Accident>,
         /// what the scenes show, in sentences
         results: Vec<String> [notable],
     }
@@ -37,12 +36,8 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
     let stages = progress::stages(4 + filters::steps(2));
     let [stored, absent] = keys.hashes();
-    let mut report = DemoReport {
-        keys: stored.len() as u64,
-        absent_keys: absent.len() as u64,
-        accidents: scenes::accidents()?,
-        ..DemoReport::default()
-    };
+    let mut report =
+        DemoReport { keys: stored.len() as u64, absent_keys: absent.len() as u64, ..DemoReport::default() };
     let scene = |what: &str, measure: scenes::Scene| {
         stages.set_message(what.to_owned());
         let costs = measure(&keys, directory.path());
@@ -65,8 +60,7 @@ impl DemoReport {
         let costs =
             [&self.lookups_in_70_files, &self.lookups_with_less_memory, &self.scans_of_100_names].into_iter().flatten();
         let of_kinds = self.filters_in_one_file.iter().map(|kind| kind.lost_keys);
-        let of_accidents = self.accidents.iter().map(|accident| accident.lost_keys);
-        costs.map(|cost| cost.lost_keys).chain(of_kinds).chain(of_accidents).sum()
+        costs.map(|cost| cost.lost_keys).chain(of_kinds).sum()
     }
 
     fn lookups(&self) -> anyhow::Result<String> {
@@ -131,14 +125,7 @@ impl DemoReport {
 
     fn lost(&self) -> String {
         match self.all_lost() {
-            0 => {
-                let problem =
-                    self.accidents.iter().find_map(|accident| accident.problem.as_deref()).unwrap_or_default();
-                let keys = grouped(self.keys);
-                format!(
-                    "0 of {keys} keys are lost. After an accident, the filter is not used, and says why: {problem}."
-                )
-            }
+            0 => format!("0 of {} keys are lost.", grouped(self.keys)),
             lost => format!("{} KEYS WERE LOST, which must never happen. Please report it.", grouped(lost)),
         }
     }

@@ -1,17 +1,13 @@
 //! The scenes: each writes the names to tables, opens these, and counts what lookups or scans read.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use sstfilter::kind::RibbonKind;
-use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPolicy, KeyHash,
-    KeyHasher,
-};
+use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FixedPolicy, KeyHash, KeyHasher};
 use sstfilter_map::MapOptions;
 use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
@@ -79,17 +75,6 @@ record! {
         /// time of a lookup of an absent key
         pub(super) lookup_ns: Option<Nanoseconds> [row],
         pub(super) lost_keys: u64 [row],
-    }
-
-    /// What is lost when the filter of a file with 10,000 keys meets an accident.
-    pub(crate) struct Accident {
-        /// what happened
-        accident: &'static str [row],
-        /// keys that a plain Bloom filter loses
-        lost_by_plain_bloom: u64 [row],
-        pub(super) lost_keys: u64 [row],
-        /// why sstfilter does not use the filter
-        pub(super) problem: Option<String> [json],
     }
 }
 
@@ -294,67 +279,4 @@ fn count_scans(keys: &BundledKeys, set: &TableSnapshot, file_of: impl Fn(usize) 
 fn below(number: u64, count: usize) -> usize {
     let scaled = (u128::from(KeyHash::mix(number).get()) * count as u128) >> 64;
     usize::try_from(scaled).unwrap_or(0)
-}
-
-/// Keys of the file that meets accidents.
-const KEYS: u32 = 10_000;
-
-/// The hash seed with which its filters are built.
-const SEED: u64 = 1;
-
-/// What a reader of file 0 meets: the accident's name, the file whose filter it finds, the seed with which it probes,
-/// and what happened to the filter's bytes.
-type Case = (&'static str, u32, u64, fn(&mut [u8]));
-
-const ACCIDENTS: [Case; 5] = [
-    ("none", 0, SEED, |_| {}),
-    ("another file's filter", 1, SEED, |_| {}),
-    ("a damaged byte", 0, SEED, |bytes| bytes[7_000] ^= 0xff),
-    // The first page was written.
-    ("a torn write", 0, SEED, |bytes| bytes[4_096..].fill(0)),
-    ("a changed hash seed", 0, SEED + 1, |_| {}),
-];
-
-/// The accidents of `examples/accidents.rs`. A plain Bloom filter is bits and nothing else: any bytes of the right
-/// length answer. A block knows its file, its hash and its checksum, so that a wrong one answers "may be present", and
-/// says what is wrong.
-pub(super) fn accidents() -> anyhow::Result<Vec<Accident>> {
-    let mut accidents = Vec::new();
-    for (accident, file, seed, damage) in ACCIDENTS {
-        let mut plain = vec![0; KEYS as usize * 10 / 8];
-        file_keys(file).flat_map(|key| plain_bits(SEED, key)).for_each(|(byte, bit)| plain[byte] |= bit);
-        let mut builder = filters(SEED).builder(FileId::from_fingerprint(file.into()));
-        file_keys(file).for_each(|key| builder.add_key(&key));
-        let mut block = builder.finish().block.context("the policy builds no filter")?.to_vec();
-        damage(&mut plain);
-        damage(&mut block);
-        let filter = filters(seed).load(Some(block), FileId::from_fingerprint(0));
-        let is_absent = |key: &[u8; 4]| plain_bits(seed, *key).any(|(byte, bit)| plain[byte] & bit == 0);
-        accidents.push(Accident {
-            accident,
-            lost_by_plain_bloom: file_keys(0).filter(is_absent).count() as u64,
-            lost_keys: file_keys(0).filter(|key| filter.probe(key).is_absent()).count() as u64,
-            problem: filter.problem().map(BlockError::to_string),
-        });
-    }
-    Ok(accidents)
-}
-
-fn file_keys(file: u32) -> impl Iterator<Item = [u8; 4]> {
-    (0..KEYS).map(move |key| (key * 2 + file).to_le_bytes())
-}
-
-fn filters(seed: u64) -> Filters {
-    Filters::default().with_hasher(KeyHasher::with_seed(seed))
-}
-
-/// The bits of a key in a plain Bloom filter of 10 bits per key, by double hashing.
-fn plain_bits(seed: u64, key: [u8; 4]) -> impl Iterator<Item = (usize, u8)> {
-    let [first, step] = [0, 1].map(|part| {
-        let mut hasher = DefaultHasher::new();
-        (seed, part, key).hash(&mut hasher);
-        hasher.finish()
-    });
-    let positions = (0..7).map(move |probe| first.wrapping_add(step.wrapping_mul(probe)) % u64::from(KEYS * 10));
-    positions.map(|position| ((position / 8) as usize, 1 << (position % 8)))
 }
