@@ -7,7 +7,7 @@ use super::file::FileReport;
 use crate::file::problem::State;
 use crate::print::record;
 use crate::print::types::{Bits, Bytes, Rate};
-use crate::words::units::brief_percent;
+use crate::words::units::{brief_percent, counted};
 
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
@@ -66,8 +66,8 @@ impl TableFilter {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
-    /// Returns the filter that a policy would build for the same keys.
-    fn replaced(&self, policy: Policy, goal: Goal) -> Option<Self> {
+    /// Returns the filter that a policy would build for the same keys, and whether it is Bloom because they are few.
+    fn replaced(&self, policy: Policy, goal: Goal) -> Option<(Self, bool)> {
         let sizing = match goal {
             Goal::Chosen(sizing) => sizing,
             Goal::Rate => Sizing::Rate(FalsePositiveRate::new(self.fpr).ok()?),
@@ -79,9 +79,11 @@ impl TableFilter {
             (Policy::Auto | Policy::Ribbon, _) => FixedPolicy::ribbon(sizing),
         };
         // As builders do: a table of too few keys for Ribbon gets Bloom.
+        let planned = configured.ok()?.plan(self.keys, None);
+        let is_fallback = planned.is_err();
         let bloom = || FixedPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok();
-        let plan = configured.ok()?.plan(self.keys, None).ok().or_else(bloom)?;
-        Some(Self { bytes: plan.block_bytes + BINDING_BYTES, fpr: plan.expected_fpr, ..*self })
+        let plan = planned.ok().or_else(bloom)?;
+        Some((Self { bytes: plan.block_bytes + BINDING_BYTES, fpr: plan.expected_fpr, ..*self }, is_fallback))
     }
 }
 
@@ -96,7 +98,7 @@ impl Cost {
         let policies = [Policy::Auto, Policy::Ribbon, Policy::Bloom];
         goals.extend(chosen.into_iter().flat_map(|sizing| policies.map(|policy| (policy, Goal::Chosen(sizing)))));
         let now = Self::of("now".to_owned(), filters);
-        let replaced = goals.into_iter().map(|(policy, goal)| now.replaced(filters, policy, goal)).collect();
+        let replaced = goals.into_iter().filter_map(|(policy, goal)| now.replaced(filters, policy, goal)).collect();
         [vec![now.clone()], replaced].concat()
     }
 
@@ -109,12 +111,14 @@ impl Cost {
         Self { choice, filter_bytes: Bytes(bytes), bits_per_key, mean_fpr, ..Self::default() }
     }
 
-    fn replaced(&self, filters: &[TableFilter], policy: Policy, goal: Goal) -> Self {
-        let mut kept_filters = 0;
+    /// Returns the cost of other filters; `None` if all tables have too few keys for them, so that they get Bloom.
+    fn replaced(&self, filters: &[TableFilter], policy: Policy, goal: Goal) -> Option<Self> {
+        let (mut kept_filters, mut small) = (0, 0);
         let mut replaced = |filter: &TableFilter| {
             let other = filter.replaced(policy, goal);
             kept_filters += u64::from(other.is_none());
-            other.unwrap_or(*filter)
+            small += usize::from(other.is_some_and(|(_, is_fallback)| is_fallback));
+            other.map_or(*filter, |(other, _)| other)
         };
         let others: Vec<_> = filters.iter().map(&mut replaced).collect();
         let goal = match goal {
@@ -128,8 +132,13 @@ impl Cost {
             Policy::Ribbon => "ribbon",
             Policy::Bloom => "bloom",
         };
-        let cost = Self::of(format!("{policy}, {goal}"), &others);
+        let few = match small {
+            0 => String::new(),
+            small if small == filters.len() => return None,
+            small => format!(" (bloom for {})", counted(small as u64, "small table")),
+        };
+        let cost = Self::of(format!("{policy}, {goal}{few}"), &others);
         let saved_share = Some(Rate(1.0 - cost.filter_bytes.0 as f64 / self.filter_bytes.0.max(1) as f64));
-        Self { saved_share, kept_filters, ..cost }
+        Some(Self { saved_share, kept_filters, ..cost })
     }
 }

@@ -35,6 +35,7 @@ const COMMON: &[(&str, &str)] = &[
     ("notes", "remarks on the figures"),
     ("observed_fpr", "positives over probes"),
     ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),
+    ("options", "options for `build`, `rebuild` and `filter`"),
     ("part", "part of a file"),
     ("path", "path of a file as passed"),
     ("positives", "probes that the filter answered with \"may contain\""),

@@ -50,8 +50,14 @@ fn a_plan_needs_neither_memory_nor_keys() {
     assert_eq!((&without["plan"][0]["runs"], &without["plan"][0]["keys"]), (&4.into(), &40_000.into()));
     let short = levels(&["1e4,1e6", "--bits-per-key", "0.5"], 0);
     assert!(short["advice"].as_str().unwrap().contains("even the smallest filters do not fit"), "{short}");
+    let none = levels(&["1e4", "--memory", "10"], 1);
+    assert_eq!(
+        (&none["advice"], &none["plan"][0]["options"]),
+        (&"no filter fits into this memory".into(), &"--policy none".into())
+    );
+    assert_eq!(levels(&["1e6"], 0)["plan"][0]["options"], "--policy ribbon --bits-per-key 10.00");
     assert!(total(&levels(&["0,0"], 0), "this plan", "useless_reads") < 1e-9);
-    let huge = levels(&["18446744073709551615", "--bits-per-key", "1e300"], 0);
+    let huge = levels(&["18446744073709551615", "--bits-per-key", "1e300"], 1);
     assert!((total(&huge, "this plan", "useless_reads") - 1.0).abs() < 1e-9, "{huge}");
 }
 

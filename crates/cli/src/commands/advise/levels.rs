@@ -81,6 +81,7 @@ record! {
         pub(crate) bits_per_key: Bits [row],
         pub(crate) expected_fpr: Rate [row],
         pub(crate) useless_reads: Figure [row],
+        pub(crate) options: String [row],
     }
 
     /// The filters of all levels.
@@ -101,7 +102,7 @@ struct Store {
     outcome: Outcome,
 }
 
-/// Plans the levels. The answer is no if a table is damaged, and a failure if one cannot be read.
+/// Plans the levels. The answer is no if a table is damaged or no filter fits, and a failure if one cannot be read.
 pub(crate) fn run(args: &LevelsArgs, context: &Context) -> anyhow::Result<(Outcome, LevelsAdvice)> {
     let mut store = match stated(&args.store)? {
         Some(levels) => Store { levels, ..Store::default() },
@@ -133,12 +134,13 @@ pub(crate) fn run(args: &LevelsArgs, context: &Context) -> anyhow::Result<(Outco
         kind: kind.name.to_owned(),
         keys,
         memory_limit_bytes: Bytes(budget),
-        plan: plan.levels.iter().map(LevelFilters::new).collect(),
+        plan: plan.levels.iter().map(|level| LevelFilters::new(level, kind.name)).collect(),
         totals,
         advice: keep.unwrap_or_else(|| advice(&plan, &equal, enough.as_ref())),
         notes: store.notes,
     };
-    Ok((store.outcome, advice))
+    let is_met = plan.bytes() > 0 || keys == 0 || budget == 0 || args.optimize_for_hits;
+    Ok((store.outcome.max(Outcome::from_sound(is_met)), advice))
 }
 
 /// Parses the keys of levels. Returns `None` for paths.
@@ -187,6 +189,7 @@ fn advice(plan: &LevelPlan, equal: &LevelPlan, enough: Option<&LevelPlan>) -> St
     // Not finite if the plan has no useless reads.
     let ratio = equal.useless_reads() / plan.useless_reads();
     let compared = match ratio {
+        _ if plan.bytes() == 0 => "no filter fits into this memory".to_owned(),
         // First, because the ratio would compare the plan with no filters at all.
         _ if equal.bytes() == 0 && plan.bytes() > 0 => {
             "even the smallest filters do not fit with equal bits per key everywhere".to_owned()
@@ -278,8 +281,10 @@ impl Total {
 }
 
 impl LevelFilters {
-    fn new(planned: &PlannedLevel) -> Self {
+    fn new(planned: &PlannedLevel, kind: &str) -> Self {
+        let sized = format!("--policy {kind} --bits-per-key {:.2}", planned.bits_per_key());
         Self {
+            options: if planned.bytes == 0 { "--policy none".to_owned() } else { sized },
             level: planned.size.level,
             keys: planned.size.keys,
             runs: planned.size.runs,

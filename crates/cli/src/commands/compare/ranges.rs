@@ -51,7 +51,6 @@ record! {
         not_read: Vec<String>,
         notes: Vec<String>,
         advice: String [notable],
-        /// options for `build` and `filter`
         options: String [notable],
     }
 

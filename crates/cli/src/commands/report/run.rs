@@ -142,7 +142,12 @@ impl StoreReport {
         }
         if tables.iter().any(|table| table.format.is_table()) {
             let verify = format!("sstfilter verify{}{}", context.options, paths(args));
-            findings.push(format!("data blocks were not checked: `{verify}` checks them"));
+            let read = if args.absent.is_some() {
+                "data blocks were not read"
+            } else {
+                "of data blocks, only those that absent keys were made from were read"
+            };
+            findings.push(format!("{read}: `{verify}` checks all"));
         }
         let mut notes = survey.walk.notes();
         if let others @ 1.. = survey.walk.others.len() {
@@ -156,7 +161,9 @@ impl StoreReport {
             let name = report.column_family.as_ref().filter(|_| !is_one).map(|name| format!("{name}: "));
             let name = name.unwrap_or_default();
             findings.extend(report.findings().into_iter().map(|finding| format!("{name}{finding}")));
-            findings.extend(report.conclusion().filter(|_| is_one));
+            let is_of_rocksdb = family.files.iter().any(|file| file.report.format == Format::RocksDbTable);
+            let setting = if is_of_rocksdb { " (RocksDB has its own: filter_policy=ribbonfilter:BITS)" } else { "" };
+            findings.extend(report.conclusion().filter(|_| is_one).map(|conclusion| conclusion + setting));
             families.push(report);
             // `inspect` shows these of each file.
             let brief = |report| FileReport { parts: Vec::new(), properties: Open::default(), ..report };
@@ -279,6 +286,9 @@ impl FamilyReport {
             };
             findings.push(format!("on average, a lookup of an absent key reads {reads:.3} tables needlessly{because}"));
         }
+        if self.total.probes == 0 && self.absent_keys > 0 && self.total.filter_bytes.0 > 0 && *unmeasured_tables == 0 {
+            findings.push("no filter was measured: no absent key is between the ends of a table".to_owned());
+        }
         if let tables @ 1.. = *unmeasured_tables {
             let tables = counted(tables, "table");
             let why = "of which the filter holds parts of keys alone, which made-up keys share: pass --absent";
@@ -300,7 +310,9 @@ impl FamilyReport {
     /// Returns a sentence on the bytes that Ribbon filters would save at the same rate.
     fn conclusion(&self) -> Option<String> {
         let [now, ribbon, ..] = &self.costs[..] else { return None };
-        let Rate(saved) = ribbon.saved_share?;
+        // Tables of few keys get Bloom filters: there is nothing to say about Ribbon, nor about hardly any difference.
+        let Rate(saved) = ribbon.saved_share.filter(|saved| saved.0.abs() >= 0.0005)?;
+        ribbon.choice.starts_with("ribbon").then_some(())?;
         let (was, is) = (grouped(now.filter_bytes.0), grouped(ribbon.filter_bytes.0));
         let than = if saved < 0.0 { "more" } else { "less" };
         let left_out = match self.uncosted_tables {
@@ -360,8 +372,9 @@ fn html(report: &StoreReport) -> anyhow::Result<String> {
 }
 
 const ABOUT_FIGURES: &str = "Useless reads: tables that a lookup of an absent key reads although they do not have it. \
-    Margins are those of 95 % and assume independent probes; keys made from stored ones may be correlated. Costs are \
-    those of filters for the same keys; rates are means weighted by keys.";
+    Expected rates follow from the shape of a filter, and mean rates are those of all filters, weighted by keys. Observed \
+    rates are those of probes for absent keys; their margins are those of 95 % and assume independent probes, although \
+    keys made from stored ones may be correlated. Costs are those of filters for the same keys.";
 
 /// Draws the first items of a list.
 fn each<T>(items: &[T], most: usize, draw: impl Fn(&T) -> String) -> String {
