@@ -63,7 +63,7 @@ impl Cli {
     pub fn from_arguments(
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&Self::parser().try_get_matches_from(arguments)?)
+        Self::from_arg_matches(&Self::parser().try_get_matches_from(arguments).map_err(with_tip)?)
     }
 
     /// Returns the options that affect how tables are read, in command line form, each after a blank.
@@ -84,6 +84,22 @@ impl Cli {
             _ => false,
         }
     }
+}
+
+/// Returns an error about arguments with a tip that helps: no key or path begins with `--`, and what other programs call
+/// `repair` is not similar to `get`.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+
+    const SALVAGE: &str = "`get --salvage` prints the entries of damaged tables; `rebuild` replaces damaged filters";
+    error.remove(ContextKind::Suggested);
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && ["repair", "salvage", "recover", "restore"].contains(&name.as_str())
+    {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![SALVAGE.into()]));
+    }
+    error
 }
 
 /// Runs the command. Results go to `stdout`, which is flushed; notes and progress go to standard error.

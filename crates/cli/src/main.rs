@@ -20,11 +20,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return explain(&message, is_json),
     };
-    // Other commands write nothing that a signal could leave half done, so its default action suits them.
-    if cli.makes_files() {
-        sstfilter_cli::end_in_order();
+    // Other commands write nothing that a signal could leave half done, so its default action suits their text.
+    if cli.makes_files() || is_json {
+        let in_json = |message: &str| print_error(&mut io::stdout(), &message);
+        sstfilter_cli::end_in_order(if is_json { in_json } else { |_| {} });
     }
-    let mut stdout = BufWriter::new(io::stdout().lock());
+    // Not locked: the thread that waits for signals may print, too.
+    let mut stdout = BufWriter::new(io::stdout());
     match sstfilter_cli::run(&cli, &mut stdout) {
         Ok(outcome) => ExitCode::from(outcome.exit_code()),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE_EXIT),

@@ -625,7 +625,7 @@ fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
         let (found, text) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert_eq!(run.status.code(), Some(2), "{text}");
         let (remains, verified) = match before {
-            ":" => ("0 tables before it are complete".to_owned(), "has no table and no filter"),
+            ":" => ("0 tables before it are complete".to_owned(), "no table and no filter"),
             _ => (format!("the old tables in {out} are unchanged"), "100 entries"),
         };
         assert!(text.contains(&format!("error: cannot write table 1; {remains}")), "{text}");

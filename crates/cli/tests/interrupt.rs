@@ -7,7 +7,7 @@
 mod common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -180,6 +180,28 @@ fn a_build_that_waits_for_its_input_ends_at_once_and_leaves_no_directory() {
         build.signal(Signal::SIGINT);
         assert_eq!(build.end(), (Some(130), "interrupted\n".to_owned()));
         assert!(!place.path("a").exists());
+    }
+}
+
+#[test]
+fn json_has_one_object_also_after_a_signal() {
+    let place = Place::new();
+    let (tables, out) = (place.build(9, &[]), place.text("new"));
+    for arguments in
+        [&["build", "--json", "--input", "-", "--out", &out][..], &["probe", "--json", "--keys", "-", &tables]]
+    {
+        let mut command = attentive_program();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A pipe has room for less, so the program reads it by the end of this write, and waits for more.
+        child.stdin.as_mut().unwrap().write_all(&b"key\n".repeat(100_000)).unwrap();
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        let input = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(output.status.code(), Some(143), "{arguments:?}");
+        let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(object, serde_json::json!({ "error": "interrupted" }));
     }
 }
 

@@ -80,6 +80,7 @@ record! {
         groups: Vec<ProbeGroup> [notable],
         answers: Vec<Answer> [notable],
         findings: Vec<String> [notable],
+        notes: Vec<String>,
     }
 
     /// Files of one column family, or of a store that has none.
@@ -217,7 +218,8 @@ pub(crate) fn run(
     let outcome = state.max(probed.state).outcome().max(unchecked);
     let findings = probed.findings(&walk);
     let (families, mut is_incomplete) = (families(probed.rows, args.family.family.as_deref())?, probed.is_incomplete);
-    let mut report = ProbeReport { sought: sought.len() as u64, findings, ..ProbeReport::default() };
+    let mut report =
+        ProbeReport { sought: sought.len() as u64, findings, notes: notes(&walk), ..ProbeReport::default() };
     if let Some(listing) = args.list {
         let mut names: Vec<_> = families.iter().filter_map(|family| family.name.as_deref()).collect();
         names.sort_unstable();
@@ -228,7 +230,7 @@ pub(crate) fn run(
         let files: Vec<_> = families.iter().flat_map(Row::of_family).collect();
         let probes: Vec<_> = files.iter().map(|(row, _)| &row.probe).collect();
         if !output.is_json {
-            report.findings.iter().for_each(|finding| note(finding));
+            report.findings.iter().chain(&report.notes).for_each(|finding| note(finding));
             let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
             let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
             for_each_listed(&probes, listing, (&sought, is_incomplete), |position, files| {
@@ -408,11 +410,14 @@ impl Probed {
             row.remarks.iter().map(move |remark| (remark.clone(), name.clone().into())).collect::<Vec<_>>()
         };
         findings.extend(group::lines("file", self.rows.iter().flat_map(remarks_of)));
-        findings.extend(walk.notes());
-        let other = |path| ("neither a table nor a filter: not probed".to_owned(), input::name(path));
-        findings.extend(group::lines("file", walk.others.iter().map(|path| other(path))));
         findings
     }
+}
+
+/// Returns what there is to say about files that are not probed.
+fn notes(walk: &Walk) -> Vec<String> {
+    let other = |path| ("neither a table nor a filter: not probed".to_owned(), input::name(path));
+    [walk.notes(), group::lines("file", walk.others.iter().map(|path| other(path)))].concat()
 }
 
 /// Returns the families that are asked about, each with its files in the order of a lookup: the levels, and the newest

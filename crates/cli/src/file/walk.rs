@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use super::database::{Database, EngineFile, REPLACED, Standing, directory_of, is_not_found};
 use super::look::{Look, list, look_at};
@@ -139,7 +139,7 @@ impl Walk {
             Standing::Unknown | Standing::Live(_) => "",
         };
         for (why, files) in group::by(&self.not_live, |found| why(&found)) {
-            let what = format!("not counted, because the live version of its database does not name it: {why}");
+            let what = format!("not in the live version of the database, so not counted: {why}");
             add(&what, files.into_iter().map(|found| found.path.as_path()).collect());
         }
         add(&format!("orphan: {ORPHAN}"), self.orphans.iter().map(AsRef::as_ref).collect());
@@ -187,16 +187,19 @@ impl Walker {
         let was_met = files.iter().any(|file| self.is_met(file));
         let (found, others) = (self.found(), self.walk.others.len());
         files.iter().for_each(|file| self.add_file(file, false));
+        if is_database || was_met || self.found() > found {
+            return Ok(());
+        }
+        let below = directories_below(path);
+        if !below.is_empty() {
+            let below = group::named(below.iter().map(String::as_str));
+            bail!("{}: no table here, but in directories below it: pass {below}", input::name(path));
+        }
         let others = match self.walk.others.len() - others {
             0 => "it is empty".to_owned(),
             others => counted(others as u64, "other file"),
         };
-        ensure!(
-            is_database || was_met || self.found() > found,
-            "{} has no table and no filter ({others}; subdirectories are not searched)",
-            input::name(path)
-        );
-        Ok(())
+        bail!("{}: no table and no filter ({others})", input::name(path))
     }
 
     /// Returns the number of files that are tables or filters.
@@ -254,6 +257,18 @@ impl Walker {
     fn is_met(&self, path: &Path) -> bool {
         self.met.contains(&canonical(path))
     }
+}
+
+/// Returns the names of the directories in a directory that have tables or a database.
+fn directories_below(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let has_table = |path: &PathBuf| {
+        let mut files = fs::read_dir(path).into_iter().flatten().flatten();
+        Database::is_in(path) || files.any(|file| is_named_like_table(&file.path()))
+    };
+    let mut names: Vec<_> = entries.filter(has_table).map(|path| input::name(&path).into_owned()).collect();
+    names.sort();
+    names
 }
 
 fn canonical(path: &Path) -> PathBuf {
@@ -403,10 +418,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("notes.txt"), "no table").unwrap();
         let error = Walk::of(&[directory.path().to_owned()]).unwrap_err().to_string();
-        assert!(
-            error.ends_with("has no table and no filter (1 other file; subdirectories are not searched)"),
-            "{error}"
-        );
+        assert!(error.ends_with(": no table and no filter (1 other file)"), "{error}");
+        let error = Walk::of(&[Path::new(DATABASES).join("running")]).unwrap_err().to_string();
+        assert!(error.ends_with("in directories below it: pass ../interop/fixtures/databases/running/db"), "{error}");
         let missing = [PathBuf::from("nosuch.sst"), Path::new(DATABASES).join("running/db")];
         assert_eq!(names(&walk(&missing).files), ["nosuch.sst", "000012.sst", "000014.sst"]);
         for name in ["empty", "wal-only"] {

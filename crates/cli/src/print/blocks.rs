@@ -90,11 +90,18 @@ fn add(all: &mut Vec<Block>, field: &'static Field, cell: Cell<'_>, extent: Exte
 }
 
 fn add_group(all: &mut Vec<Block>, title: String, record: &dyn Record, extent: Extent) {
-    // A notable record shows its row at least, as it would in a table.
-    let blocks = blocks(record, Extent { least: extent.least.min(Show::Row), ..extent });
+    let blocks = blocks(record, inside(record.schema(), extent));
     if !blocks.is_empty() {
         all.push(Block::Group { title, blocks });
     }
+}
+
+/// Returns how much is shown of a record inside: its row at least, as in a table, or its page if it has no columns.
+fn inside(schema: &'static Schema, extent: Extent) -> Extent {
+    let mut row = Vec::new();
+    add_row(schema, None, extent, &mut row);
+    let least = if row.is_empty() { Show::Page } else { Show::Row };
+    Extent { least: extent.least.min(least), ..extent }
 }
 
 /// Returns a table of records; of records without columns, a group of each. The first fact of such a record is its
@@ -106,7 +113,7 @@ fn list(field: &Field, records: &[&dyn Record], extent: Extent) -> Block {
     }
     let (shown, more) = cut(records, extent);
     let group = |record: &&dyn Record| {
-        let mut blocks = blocks(*record, extent);
+        let mut blocks = blocks(*record, inside(record.schema(), extent));
         let title = match blocks.first_mut() {
             Some(Block::Facts(facts)) if !facts.is_empty() => facts.remove(0).1,
             _ => String::new(),

@@ -14,7 +14,7 @@ pub(crate) mod types;
 pub(crate) use blocks::{Extent, MAX_PAGES};
 pub(crate) use json::Json;
 pub use output::Outcome;
-pub(crate) use output::{CANNOT_WRITE, Output, is_quiet, note};
+pub(crate) use output::{CANNOT_WRITE, Output, is_printing, is_quiet, note};
 pub(crate) use page::{Report, page};
 pub(crate) use record::{Cell, Field, Kind, Printed, Record, Schema, Show, Word, record, words};
 #[cfg(test)]

@@ -86,6 +86,7 @@ impl<'a> Output<'a> {
 
     /// Prints `report` as one JSON object.
     pub(crate) fn json(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
+        IS_PRINTING.store(true, Ordering::Relaxed);
         // Converted to an I/O error, by which `main` recognizes a closed pipe.
         let written = serde_json::to_writer_pretty(&mut *self.writer, report).map_err(io::Error::from);
         written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
@@ -101,6 +102,13 @@ impl<'a> Output<'a> {
         record.extend(terminator);
         self.writer.write_all(&record).context(CANNOT_WRITE)
     }
+}
+
+/// Whether the one JSON object of a command has been begun.
+static IS_PRINTING: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_printing() -> bool {
+    IS_PRINTING.load(Ordering::Relaxed)
 }
 
 /// Whether notes and progress are left out.

@@ -10,10 +10,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread;
 
-use crate::print::note;
+use crate::print::{is_printing, note};
 
 /// The number of the signal that was received, or 0.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
@@ -26,6 +26,9 @@ static MADE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// What the work so far leaves, for the message of an interruption.
 static REMAINS: Mutex<String> = Mutex::new(String::new());
+
+/// Prints the message of an interruption as a result.
+static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
 /// The number of a signal. A process that it ends has the exit code 128 + the number.
 type SignalNumber = i32;
@@ -117,8 +120,10 @@ fn remove_empty(directories: &[PathBuf]) {
     }
 }
 
-/// Makes signals end the process in order from now on. Call it before the process starts other threads.
-pub fn end_in_order() {
+/// Makes signals end the process in order from now on, with `say` for the message unless results were printed. Call it
+/// before the process starts other threads.
+pub fn end_in_order(say: fn(&str)) {
+    let _ = SAY.set(say);
     // If waiting for signals is not possible, they keep their default action.
     if let Some(next_signal) = platform::signals() {
         let wait = move || {
@@ -144,10 +149,15 @@ fn requested(signal: SignalNumber) {
 
 fn end(made: &[PathBuf], signal: SignalNumber) -> ! {
     remove_empty(made);
-    match REMAINS.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
-        "" => note("interrupted"),
-        remains => note(&format!("interrupted; {remains}")),
+    let message = match REMAINS.lock().unwrap_or_else(PoisonError::into_inner).as_str() {
+        "" => "interrupted".to_owned(),
+        remains => format!("interrupted; {remains}"),
+    };
+    // Of an object that is being printed, the end would be missing whatever follows.
+    if !is_printing() {
+        SAY.get().into_iter().for_each(|say| say(&message));
     }
+    note(&message);
     process::exit(exit_code(signal).into())
 }
 

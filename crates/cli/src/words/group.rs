@@ -28,16 +28,19 @@ pub(crate) fn by<'a, T, K: Clone + Eq + Hash>(
 
 /// Returns the line of a group: `a.sst: damaged`, or `9 tables: missing (a.sst, b.sst, c.sst and 6 more)`.
 pub(crate) fn line<'a>(text: &str, noun: &str, paths: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let (count, mut paths) = (paths.len(), paths);
-    let named: Vec<_> = paths.by_ref().take(NAMED).collect();
-    if let [only] = named[..] {
-        return format!("{only}: {text}");
+    match paths.len() as u64 {
+        1 => format!("{}: {text}", named(paths)),
+        count => format!("{}: {text} ({})", counted(count, noun), named(paths)),
     }
-    let more = match paths.len() as u64 {
-        0 => String::new(),
-        more => format!(" and {} more", grouped(more)),
-    };
-    format!("{}: {text} ({}{more})", counted(count as u64, noun), named.join(", "))
+}
+
+/// Returns the first paths, and the number of the others.
+pub(crate) fn named<'a>(mut paths: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let first = paths.by_ref().take(NAMED).collect::<Vec<_>>().join(", ");
+    match paths.len() as u64 {
+        0 => first,
+        more => format!("{first} and {} more", grouped(more)),
+    }
 }
 
 /// Returns the lines of all groups of files with the same text.

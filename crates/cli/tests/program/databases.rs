@@ -133,7 +133,7 @@ fn databases_without_tables_are_empty_and_no_error() {
     let place = Place::new();
     place.write("notes", "no table");
     for command in COMMANDS {
-        run(&[command, &place.text("")]).expect_error("has no table and no filter (1 other file");
+        run(&[command, &place.text("")]).expect_error(": no table and no filter (1 other file)");
     }
 }
 
@@ -143,7 +143,7 @@ fn what_the_live_version_does_not_name_is_told_and_judged_only_alone() {
         let directory = database(name);
         let shown = run(&["verify", &directory]).expect_code(0).stdout;
         for words in [
-            "2 files: not counted, because the live version of its database does not name it: replaced by newer tables",
+            "2 files: not in the live version of the database, so not counted: replaced by newer tables",
             "being written, never completed, or no table of this database",
             "not live: neither a table nor a filter",
             "2 sound, 0 damaged",

@@ -231,7 +231,7 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
     let leveldb = format!("{FOREIGN}/leveldb/6000-keys.ldb");
     let built = json(&["map", "build", &leveldb, &tombstones, "--out", &map, "--overwrite"], 0);
     assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&1.into(), &tombstones.as_str().into()));
-    assert!(built["notes"].to_string().contains("range tombstones, which a map does not know"), "{built}");
+    assert!(built["findings"].to_string().contains("range tombstones, which a map does not know"), "{built}");
 }
 
 /// Engines number the files of each database from 1, and a list of keys is rewritten under its name.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::run;
+use crate::common::{Place, run};
 
 const GLOBAL: [&str; 8] = [
     "--json",
@@ -50,4 +50,24 @@ fn commands_and_options_are_few_and_global_options_are_in_the_help_of_the_progra
     assert!(options.len() <= 45, "{}: {options:?}", options.len());
     let global: Vec<_> = GLOBAL.iter().filter(|global| options.contains(**global)).collect();
     assert!(global.is_empty(), "{global:?}");
+}
+
+#[test]
+fn quiet_output_has_answers_and_findings_and_no_notes() {
+    let database = "../interop/fixtures/databases/running/db";
+    let place = Place::new();
+    let map = place.text("a.map");
+    for (arguments, words) in [
+        (&["probe", "--key", "user:00000016", database][..], "000012.sst  default            1  read"),
+        (&["probe", "--key", "user:00000016", "--key", "b", database], "\n  b:\n    candidates  0\n"),
+        (&["verify", database], "2 sound, 0 damaged"),
+        (&["map", "build", database, "--out", &map], ""),
+    ] {
+        let quiet = run(&[arguments, &["--quiet"]].concat()).expect_code(0);
+        let text = quiet.stdout + &quiet.stderr;
+        assert!(text.contains(words) && !text.contains("not counted") && !text.contains("the engine"), "{text}");
+        std::fs::remove_file(&map).ok();
+        let whole = run(arguments).expect_code(0).stdout;
+        assert!(whole.contains("so not counted") && whole.contains("files of the engine"), "{whole}");
+    }
 }

@@ -110,7 +110,7 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     run(&["get", &missing, "k"]).expect_error("cannot read");
     run(&["get", &void, "k"]).expect_error("contains no table");
     run(&["verify", &missing]).expect_code(2);
-    run(&["verify", &void]).expect_error("has no table and no filter");
+    run(&["verify", &void]).expect_error("no table and no filter");
     run(&["frobnicate"]).expect_error("unrecognized");
 }
 

@@ -84,6 +84,8 @@ fn options_out_of_range_are_refused_with_the_range() {
             ("completions bash --out @/x", "--out: expected man"),
             ("completions man --json", "no JSON form"),
             ("frobnicate", "unrecognized"),
+            ("repair @/in", "tip: `get --salvage` prints the entries of damaged tables"),
+            ("verify --absent @/in", "unexpected argument '--absent' found\n\nUsage"),
         ],
     );
     assert_eq!(names(place.path("")), ["in"], "a build that is refused leaves no directory");

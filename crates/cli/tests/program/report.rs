@@ -309,7 +309,7 @@ fn tables_without_filters_or_readable_keys_have_a_report_and_a_directory_without
     fs::create_dir(place.path("void")).unwrap();
     place.write("void/notes.txt", "no table");
     for (arguments, words) in [
-        (&[&place.text("void")[..]][..], "has no table and no filter"),
+        (&[&place.text("void")[..]][..], "no table and no filter"),
         (&[&place.text("nothing")], "cannot read"),
         (&[], "<PATH>"),
         (&[&store, "--absent", &place.write("nokeys", "")], "contains no key"),

@@ -95,17 +95,17 @@ impl BuildMapArgs {
         self.target.options(options).map(Some)
     }
 
-    /// Returns the files to cover, and what is said about others.
-    fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>)> {
+    /// Returns the files to cover, the problems of manifests, and notes on other files.
+    fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>, Vec<String>)> {
         let are_there = self.tables.iter().all(|path| path.exists());
         let walk = Walk::of(&self.tables);
         let walk = if are_there { walk.context(LISTS) } else { walk }?;
         let (tables, without_keys) = Source::tables(&walk.files);
         let others = walk.others.iter().map(PathBuf::as_path).chain(without_keys);
         let others = others.map(|path| ("skipped: no table".to_owned(), input::name(path)));
-        let problems = walk.problems.iter().map(|(path, problem)| problem.about(path));
-        let notes = [walk.notes(), group::lines("file", others.chain(problems))].concat();
-        Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), notes))
+        let findings = group::lines("file", walk.problems.iter().map(|(path, problem)| problem.about(path)));
+        let notes = [walk.notes(), group::lines("file", others)].concat();
+        Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), findings, notes))
     }
 
     /// Returns the hasher of the options, or else that of the tables, so that one hash of a key serves filters and map.
@@ -122,7 +122,7 @@ impl BuildMapArgs {
 pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
     args.target.ensure_free([])?;
     let options = args.options(None)?;
-    let (sources, mut notes) = args.sources(format)?;
+    let (sources, mut findings, mut notes) = args.sources(format)?;
     args.target.ensure_free(sources.iter().map(|source| source.found.path.as_path()))?;
     let hasher = args.hasher(&sources, context)?;
     let mut parts = Parts::new(args, options, &hasher);
@@ -145,8 +145,9 @@ pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) ->
     let first = left_out(&problems).into_iter().next().map(|why| format!(" ({why})")).unwrap_or_default();
     ensure!(!parts.names.is_empty(), "no file that a map could cover{first}: {LISTS}");
     let (outcome, report) = args.target.report(&parts.finish()?, &problems)?;
+    findings.extend_from_slice(&report.findings);
     notes.extend_from_slice(&report.notes);
-    Ok((outcome, WrittenMap { notes, ..report }))
+    Ok((outcome, WrittenMap { findings, notes, ..report }))
 }
 
 /// The files that were read, in memory and in partial maps.

@@ -114,14 +114,15 @@ impl Target {
         let context = Context::default();
         let opened = open(&Found::alone(&self.file.out), &context).map_err(|problem| problem.reason)?;
         let file = describe(&opened, &context);
-        let mut notes = left_out(problems);
+        let mut findings = left_out(problems);
+        let mut notes = Vec::new();
         if written.outgrown_pages > 0 {
             let pages = counted(written.outgrown_pages, "page");
             notes.push(format!("{pages} outgrown: lookups in them read twice; a higher --files-per-key avoids it"));
         }
         if written.unknown_pages > 0 {
             let (unknown, all) = (grouped(written.unknown_pages), counted(written.pages, "page"));
-            notes.push(format!(
+            findings.push(format!(
                 "{unknown} of {all} unknown, because pages of the inputs are damaged or unknown: lookups in them find \
                  all covered files. `verify` names damaged maps; build the map from keys again"
             ));
@@ -130,10 +131,8 @@ impl Target {
         // A damaged page is the only reason for an unknown one, but for pages that were unknown before.
         let outcome = problems.iter().map(|(_, problem)| problem.state.outcome()).max().unwrap_or_default();
         let outcome = outcome.max(Outcome::from_sound(written.unknown_pages == 0));
-        Ok((
-            outcome,
-            WrittenMap { path: file.path, bytes: file.bytes, map: file.map, dropped_files: None, left_out, notes },
-        ))
+        let (path, bytes, map) = (file.path, file.bytes, file.map);
+        Ok((outcome, WrittenMap { path, bytes, map, dropped_files: None, left_out, findings, notes }))
     }
 }
 
@@ -147,7 +146,8 @@ record! {
         pub(super) dropped_files: Option<u64>,
         /// files that are left out, because they could not be read to their end
         pub(super) left_out: Vec<PathName> [json],
-        pub(super) notes: Vec<String> [notable],
+        pub(super) findings: Vec<String> [notable],
+        pub(super) notes: Vec<String>,
     }
 }
 
