@@ -86,8 +86,8 @@ impl Cli {
     }
 }
 
-/// Returns an error about arguments with a tip that helps: no key or path begins with `--`, and what other programs call
-/// `repair` is not similar to `get`.
+/// Returns an error about arguments with a tip that helps: no key or path begins with `--`, and what other programs
+/// call `repair` is not similar to `get`.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
 

@@ -76,41 +76,32 @@ impl GetArgs {
 record! {
     /// Entries of tables.
     pub(crate) struct GetReport {
-        /// entries that were found
         pub(crate) found: Vec<FoundEntry>,
-        /// number of entries that were found
         pub(crate) found_entries: u64,
-        /// entries that delete a key
         pub(crate) tombstones: Option<u64>,
-        /// keys that no table has
         pub(crate) absent: Vec<Key>,
         /// entries of damaged tables that cannot be read; null if their number is unknown
         pub(crate) lost_entries: Option<u64>,
         pub(crate) missing: Vec<MissingData>,
-        /// why there are no more entries
         pub(crate) error: Option<String>,
     }
 
     /// An entry of a table.
     pub(crate) struct FoundEntry {
-        /// key of an entry
         pub(crate) key: Key,
         /// value of an entry; null for a tombstone and with --keys-only
         pub(crate) value: Option<Key>,
-        /// whether the entry deletes its key
         pub(crate) is_tombstone: bool,
     }
 
     /// Data that could not be read.
     pub(crate) struct MissingData {
         pub(crate) path: PathName,
-        /// bytes that could not be read
         pub(crate) missing_bytes: Bytes,
         /// no missing key sorts before it
         pub(crate) first_key_from: Option<Key>,
         /// no missing key sorts after it
         pub(crate) last_key_up_to: Option<Key>,
-        /// the problem or peculiarity
         pub(crate) why: String,
     }
 }

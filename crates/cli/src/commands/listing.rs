@@ -64,11 +64,8 @@ impl Sought {
 record! {
     /// A key or range, and what files say about it.
     pub(crate) struct Answer {
-        /// the key that is looked up
         pub(crate) sought_key: Option<Key>,
-        /// the first key of the range
         pub(crate) lower: Option<Key>,
-        /// the end of the range, which is not part of it
         pub(crate) upper: Option<Key>,
         /// number of files that a lookup must read; null if other files may have the key
         pub(crate) candidates: Option<u64>,
@@ -81,7 +78,6 @@ record! {
         pub(crate) file_id: Option<String> [row],
         pub(crate) column_family: Option<String> [row],
         pub(crate) level: Option<u32> [row],
-        /// whether a lookup must read the file
         pub(crate) answer: Verdict [row],
         /// why a lookup must read the file, or need not
         pub(crate) because: Because [row],

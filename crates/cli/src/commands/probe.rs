@@ -75,7 +75,6 @@ pub(crate) struct ProbeArgs {
 record! {
     /// Which files lookups must read.
     pub(crate) struct ProbeReport {
-        /// number of keys or ranges to look up
         sought: u64,
         groups: Vec<ProbeGroup> [notable],
         answers: Vec<Answer> [notable],
@@ -87,17 +86,11 @@ record! {
     struct ProbeGroup {
         database: Option<PathName> [row],
         column_family: Option<String> [row],
-        /// number of files
         probed_files: u64 [row],
-        /// files that a lookup must read
         mean_candidates: Figure [row],
-        /// the fewest files that a lookup must read
         min_candidates: u64,
-        /// the most files that a lookup must read
         max_candidates: u64 [row],
-        /// files that a lookup must read without filters and maps, by their smallest and largest keys
         mean_candidates_without_filters: Figure [row],
-        /// files that are expected if all keys are absent
         expected_candidates: Option<Figure> [row],
         /// keys or ranges that no file contains; null if other files may
         without_candidates: Option<u64> [row],
@@ -118,12 +111,10 @@ record! {
         read_for: u64 [row],
         /// those of them that only range tombstones are the reason for
         read_for_range_tombstones: Option<u64> [row],
-        /// keys that the filter was probed for
         keys_probed: u64,
         /// share of these keys for which the filter says "may contain": its false positive rate if all are absent
         positive_rate: Option<Rate> [row],
         expected_fpr: Option<Rate> [row],
-        /// why the filter has its state
         reason: Option<String>,
     }
 }

@@ -58,13 +58,9 @@ Filter size, 1 to 100 bits per key, instead of --fpr. For auto, the size of a Bl
 record! {
     /// Filters that were built next to tables.
     pub(crate) struct RebuildReport {
-        /// number of tables with a new filter
         pub(crate) rebuilt: u64 [notable],
-        /// number of tables without a new filter, although they were to get one
         pub(crate) failed: u64 [notable],
-        /// what the filters were, and what they are
         pub(crate) changes: Vec<String> [notable],
-        /// why tables have no new filter; a sidecar that they had is kept
         pub(crate) failures: Vec<String> [notable],
         pub(crate) rebuilt_tables: Vec<RebuiltTable> [json],
     }
@@ -72,13 +68,9 @@ record! {
     /// Each table.
     pub(crate) struct RebuiltTable {
         pub(crate) path: PathName,
-        /// the filter that readers used before
         pub(crate) before: Option<BuiltFilter>,
-        /// the filter that readers use now
         pub(crate) after: Option<BuiltFilter>,
-        /// what decided the size of the new filter; null if the rate was requested
         pub(crate) sized_by: Option<&'static str>,
-        /// why there is no new filter
         pub(crate) failure: Option<String>,
     }
 }

@@ -44,25 +44,16 @@ record! {
     pub(crate) struct VerifyReport {
         findings: Vec<String> [notable],
         notes: Vec<String>,
-        /// how many files have each state
         summary: String [notable],
-        /// files whose every byte was checked
         sound: u64 [json],
-        /// files of which a part could not be checked
         not_checked: u64 [json],
-        /// tables with a sidecar of another table
         stale: u64 [json],
-        /// damaged files
         damaged: u64 [json],
-        /// files that could not be read
         unread: u64 [json],
         entries: u64 [json],
         files: Vec<FileVerdict> [json],
-        /// files that their database does not use
         not_live: Vec<FileVerdict> [json],
-        /// sidecars without their tables
         orphans: Vec<PathName> [json],
-        /// files of directories that are neither tables nor filters nor maps
         others: Vec<PathName> [json],
     }
 }

@@ -59,7 +59,6 @@ const KEYS_PER_SAMPLE: usize = 30_000;
 record! {
     /// The filters of one kind, or of the automatic policy.
     pub(crate) struct MeasuredKind {
-        /// the requested kind
         pub(crate) requested: &'static str [row],
         pub(crate) kind: &'static str [json],
         pub(crate) keys: u64 [json],
@@ -73,7 +72,6 @@ record! {
         pub(crate) probe_ns: Nanoseconds [row],
         pub(crate) batch_probe_ns: Nanoseconds,
         pub(crate) block_reads: Figure [row],
-        /// `block_reads` by `expected_fpr`
         pub(crate) expected_block_reads: Figure [json],
         pub(crate) lost_keys: u64 [json],
     }

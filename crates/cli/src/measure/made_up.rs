@@ -30,22 +30,18 @@ const MAX_PROBES: (u64, u64) = (50, 50_000_000);
 record! {
     /// Figures for charts: of filters with keys of one file.
     pub(crate) struct Curves {
-        /// each kind at each of nine rates
         pub(crate) by_rate: Vec<RatePoint>,
-        /// each kind with numbers of keys up to those of the largest file
         pub(crate) by_keys: Vec<MeasuredKind>,
     }
 
     /// A filter at one rate, probed for made-up absent keys.
     pub(crate) struct RatePoint {
         pub(crate) kind: &'static str [row],
-        /// the rate that the filter was planned for
         pub(crate) target_fpr: Rate [row],
         pub(crate) filter_bytes: Bytes [row],
         pub(crate) bits_per_key: Bits [row],
         pub(crate) expected_fpr: Rate [row],
         pub(crate) observed_fpr: Rate [row],
-        /// absent keys that the filter was probed for
         pub(crate) probes: u64 [row],
     }
 }

@@ -21,7 +21,6 @@ record! {
         pub(crate) mean_fpr: Rate [row],
         /// share of the present bytes that the filters save; negative if they take more
         pub(crate) saved_share: Option<Rate> [row],
-        /// filters that stay as they are, because the policy has none of this rate or size
         pub(crate) kept_filters: u64 [json],
     }
 }

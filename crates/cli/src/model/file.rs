@@ -38,20 +38,17 @@ record! {
     /// A file, as far as it was read.
     pub(crate) struct FileReport {
         pub(crate) path: PathName [row],
-        /// what the file is
         pub(crate) format: Format [row],
         pub(crate) bytes: Bytes [row],
         pub(crate) state: State [notable],
         pub(crate) reasons: Vec<Reason> [notable],
         pub(crate) place: Place [row],
         pub(crate) contents: Contents [row],
-        /// filters of the file, first the one that readers use
         pub(crate) filters: Vec<FilterReport> [pages],
         pub(crate) observed: Option<Observed> [row],
         pub(crate) map: Option<MapReport>,
         pub(crate) engine: Option<EngineReport>,
         pub(crate) parts: Vec<PartReport>,
-        /// all properties that the table records, by the names of its engine
         pub(crate) properties: Open [json],
     }
 
@@ -60,7 +57,6 @@ record! {
         pub(crate) database: Option<PathName>,
         pub(crate) column_family: Option<String>,
         pub(crate) level: Option<u32> [row],
-        /// whether the MANIFEST names the file
         pub(crate) is_live: Option<bool>,
     }
 
@@ -76,9 +72,7 @@ record! {
     /// Entries of a table and their order.
     pub(crate) struct Contents {
         pub(crate) entries: Option<u64> [row],
-        /// entries that delete a key
         pub(crate) tombstones: Option<u64>,
-        /// entries that delete all keys of a range, also those of older tables
         pub(crate) range_tombstones: Option<u64>,
         /// whether lookups must read the table whatever its filter answers
         pub(crate) has_range_tombstones: Option<bool>,
@@ -86,15 +80,10 @@ record! {
         pub(crate) smallest_key: Option<Key>,
         /// no key of the table sorts after it
         pub(crate) largest_key: Option<Key>,
-        /// where the smallest and the largest key are from
         pub(crate) bounds_from: Option<Origin>,
-        /// name of the order of keys
         pub(crate) comparator: Option<String>,
-        /// where the name of the comparator is from
         pub(crate) comparator_from: Option<Origin>,
-        /// bytes of all keys before compression
         pub(crate) raw_key_bytes: Option<Bytes>,
-        /// bytes of all values before compression
         pub(crate) raw_value_bytes: Option<Bytes>,
         pub(crate) file_id: Option<String>,
     }
@@ -104,44 +93,31 @@ record! {
         /// where the filter is stored
         pub(crate) role: Role,
         pub(crate) kind: String [row],
-        /// the requested kind
         pub(crate) requested: Option<String>,
         /// why the kind is not the requested one
         pub(crate) fallback: Option<String>,
-        /// the filter policy that the table records
         pub(crate) policy: Option<String>,
         pub(crate) state: State,
-        /// why the filter has its state
         pub(crate) reason: Option<String>,
         pub(crate) keys: Option<u64>,
         pub(crate) filter_bytes: Bytes [row],
         pub(crate) bits_per_key: Option<Bits> [row],
         pub(crate) expected_fpr: Option<Rate> [row],
         pub(crate) range_rates: Vec<RangeRate>,
-        /// whole keys, or the parts of keys that it holds
         pub(crate) holds: Option<String>,
         /// what a block of the filter covers: the table, a partition, or some data blocks
         pub(crate) unit: Option<String>,
-        /// number of blocks of a filter that has several
         pub(crate) partitions: Option<u64>,
-        /// bytes of the smallest block
         pub(crate) min_partition_bytes: Option<Bytes>,
-        /// mean bytes of a block
         pub(crate) mean_partition_bytes: Option<Bytes>,
-        /// bytes of the largest block
         pub(crate) max_partition_bytes: Option<Bytes>,
-        /// bytes of the index of all blocks
         pub(crate) top_index_bytes: Option<Bytes>,
         pub(crate) hash: Option<String>,
-        /// what the filter mixes into each hash
         pub(crate) salt: Option<String>,
-        /// fingerprint of the id of the file that the filter is bound to
         pub(crate) bound_to: Option<String>,
         pub(crate) format_version: Option<u32>,
-        /// bytes of the block without its trailer
         pub(crate) payload_bytes: Option<Bytes>,
         pub(crate) checksum: Option<String>,
-        /// share of the bits that are set
         pub(crate) fill_ratio: Option<Rate>,
         /// parameters of the kind, by its own names
         pub(crate) shape: Open,
@@ -166,23 +142,15 @@ record! {
 
     /// A map of files.
     pub(crate) struct MapReport {
-        /// fingerprint of the id of the map
         pub(crate) map_id: String,
-        /// number of files that the map covers
         pub(crate) covered_files: u64,
-        /// number of intervals of writes that the map covers
         pub(crate) covered_writes: Option<u64>,
         pub(crate) map_entries: u64,
-        /// bits of the whole map per entry
         pub(crate) bits_per_entry: Option<Bits>,
         pub(crate) hash: Option<String>,
-        /// bits that the map keeps of each hash
         pub(crate) prefix_bits: u32,
-        /// number of pages
         pub(crate) pages: u64,
-        /// bytes of a page
         pub(crate) page_bytes: Bytes,
-        /// covered files that an absent key is expected to be looked for in
         pub(crate) expected_false_candidates: Figure,
         pub(crate) covers: Vec<CoveredFile>,
     }
@@ -196,27 +164,19 @@ record! {
 
     /// What a table records about itself.
     pub(crate) struct EngineReport {
-        /// name of the engine
         pub(crate) engine_name: String,
         pub(crate) format_version: Option<u32>,
-        /// kind of the checksums
         pub(crate) checksum_type: String,
-        /// compression of data blocks
         pub(crate) compression: Option<String>,
-        /// number of data blocks
         pub(crate) data_blocks: Option<u64>,
-        /// bytes of all data blocks
         pub(crate) data_bytes: Option<Bytes>,
-        /// bytes of the index
         pub(crate) index_bytes: Option<Bytes>,
     }
 
     /// A part of a file.
     pub(crate) struct PartReport {
         pub(crate) part: String [row],
-        /// where the part begins in the file
         pub(crate) offset: Option<u64> [row],
-        /// bytes of the part
         pub(crate) part_bytes: Option<Bytes> [row],
         pub(crate) checksum: Option<String> [row],
     }

@@ -105,13 +105,11 @@ record! {
     pub(crate) struct Figures {
         pub(crate) level: Option<u32> [row],
         pub(crate) tables: u64 [row],
-        /// bytes of all tables
         pub(crate) size_bytes: Bytes [row],
         /// tables in a state that is worse than that of a fallback
         pub(crate) bad_tables: u64 [row],
         /// tables with a filter of another kind than requested
         pub(crate) fallback_tables: u64 [json],
-        /// tables with range tombstones: each lookup within their bounds reads them
         pub(crate) range_tombstone_tables: u64 [json],
         pub(crate) entries: Option<u64> [row],
         pub(crate) keys: u64 [json],
@@ -130,7 +128,6 @@ record! {
         /// tables that `useless_reads` leaves out, because their filters hold no whole keys and the absent keys are
         /// made up
         pub(crate) unmeasured_tables: u64 [json],
-        /// kinds of filters, and the numbers of their tables
         pub(crate) kinds: String [row],
     }
 }

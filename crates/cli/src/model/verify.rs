@@ -28,26 +28,18 @@ record! {
     pub(crate) struct FileVerdict {
         pub(crate) path: PathName,
         pub(crate) state: State,
-        /// what is damaged, or could not be read
         pub(crate) problems: Vec<String>,
         /// damage to filters of the table that a sound sidecar replaces
         pub(crate) replaced: Vec<String>,
         pub(crate) entries: Option<u64>,
-        /// entries of a damaged table that cannot be read
         pub(crate) missing_entries: Option<u64>,
-        /// number of blocks of a filter that has several
         pub(crate) partitions: Option<u64>,
-        /// blocks that were read and compared with their checksums
         pub(crate) blocks_checked: Option<u64>,
         /// blocks that have no checksum or were not reached
         pub(crate) blocks_not_checked: Option<u64>,
-        /// why part of the file was not checked
         pub(crate) not_checked_because: Option<String>,
-        /// keys that were looked up in the filters of the file, or in the map
         pub(crate) keys_compared: Option<u64>,
-        /// why a filter or a map was not compared with all keys
         pub(crate) keys_not_compared_because: Option<String>,
-        /// the contents of a map
         pub(crate) map_check: Option<MapCheck>,
     }
 }

@@ -25,11 +25,8 @@ const MAX_PROBLEMS: usize = 100;
 record! {
     /// The contents of a map.
     pub(crate) struct MapCheck {
-        /// number of files that the map covers
         pub(crate) covered_files: u64,
-        /// covered files whose keys were looked up
         pub(crate) files_compared: u64,
-        /// pages that are damaged: all covered files may have their keys
         pub(crate) damaged_pages: u64,
         pub(crate) unknown_pages: u64,
     }

@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! The comment of a field is its meaning on the page of JSON fields. A field without a comment has its meaning in
-//! `names.rs`, or is a record, whose own comment says what it is. The word in brackets says where the field is shown.
+//! The comment of a field is its meaning on the page of JSON fields. Without a comment, the meaning is in `names.rs`,
+//! or the name says it. The word in brackets says where the field is shown.
 
 use core::fmt;
 use std::borrow::Cow;

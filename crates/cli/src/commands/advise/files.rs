@@ -99,50 +99,36 @@ const PRICE_OF_MEMORY: f64 = 1.1;
 record! {
     /// Layouts of filters for a store of many files, and what each of them costs.
     pub(crate) struct FilesAdvice {
-        /// files that a lookup may have to search
         store_files: u32,
-        /// distinct keys of a file
         keys_per_file: u64,
-        /// lookups a day of keys that no file has
         lookups_per_day: u64,
         memory_limit_bytes: Bytes,
         layouts: Vec<Layout>,
-        /// layouts that are impossible, and why
         impossible: Vec<String>,
         advice: String [notable],
         notes: Vec<String>,
-        /// price of 1,000 GETs
         dollars_per_thousand_gets: Dollars [json],
         /// price of a month of 10^9 bytes
         dollars_per_gigabyte_month: Dollars [json],
-        /// how often compactions rewrite each key
         rewrites: Figure [json],
         /// entries of a map for each flushed key, with the ids of files
         entries_by_file_ids: Figure [json],
         /// entries of a map for each flushed key, with the ids of flushes
         entries_by_write_ids: Figure [json],
-        /// bytes of a map for each entry; null if no map is possible
         bytes_per_entry: Option<Figure> [json],
     }
 
     /// A way to store filters.
     struct Layout {
-        /// name of the layout
         layout: &'static str [row],
         bits_per_key: Bits [row],
-        /// bytes stored for all files
         stored_bytes: Bytes [row],
-        /// memory of a reader
         memory_bytes: Bytes [row],
         /// requests for each lookup of an absent key, with 2 for each file that is opened in vain
         requests: Figure [row],
-        /// bytes that the layout reads for each lookup of an absent key
         read_bytes: Bytes [row],
-        /// files that a lookup of an absent key opens in vain
         opened_in_vain: Figure [row],
-        /// price of the lookups of a day
         dollars_per_day: Dollars [row],
-        /// price of the bytes stored
         dollars_per_month: Dollars [row],
     }
 }

@@ -57,14 +57,10 @@ record! {
     /// The kinds of filter that suit a use, best first, and the others.
     pub(crate) struct KindAdvice {
         keys: u64,
-        /// the most that the filter may take, or be wrong
         target: String,
-        /// lookups of absent keys over the filter's life
         absent_lookups: u64,
         ranked: Vec<RankedKind>,
-        /// why the others come after the first
         explanations: Vec<String>,
-        /// kinds that do not meet the requirements, and why
         unsuitable: Vec<String>,
         advice: String [notable],
         notes: Vec<String>,
@@ -78,7 +74,6 @@ record! {
         expected_fpr: Rate [row],
         build_ns: Nanoseconds [row],
         batch_probe_ns: Nanoseconds [row],
-        /// bytes times time over the filter's life, relative to the first
         cost: Figure [row],
         /// parameters of the kind, by its own names
         shape: Open [json],

@@ -62,9 +62,7 @@ record! {
         pub(crate) kind: String,
         pub(crate) keys: u64,
         pub(crate) memory_limit_bytes: Bytes,
-        /// the filters of each level
         pub(crate) plan: Vec<LevelFilters>,
-        /// the filters of all levels, and others instead of them
         pub(crate) totals: Vec<Total>,
         pub(crate) advice: String [notable],
         pub(crate) notes: Vec<String>,

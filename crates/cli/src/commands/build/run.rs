@@ -88,11 +88,9 @@ record! {
     pub(crate) struct BuildReport {
         pub(crate) tables: u64 [notable],
         pub(crate) entries: u64 [notable],
-        /// bytes of all tables
         pub(crate) table_bytes: Bytes [notable],
         /// lines whose key came again later
         pub(crate) duplicate_keys: u64,
-        /// filters of the tables, by kind and reason
         pub(crate) built_filters: Vec<String> [notable],
         pub(crate) written: Vec<WrittenTable> [json],
     }

@@ -39,13 +39,9 @@ record! {
     /// With `--range-length`: both sorts of range filter for the keys, measured on empty ranges.
     pub(crate) struct RangeComparison {
         keys: u64,
-        /// the part of a key before the integer that ranges are counted in
         prefix: Option<String>,
-        /// keys with one prefix, in the median
         keys_per_prefix: Option<u64>,
-        /// length of the integer; null if keys have none
         integer_bytes: Option<Bytes>,
-        /// length of the ranges, in units of the integer
         range_length: Option<u64>,
         range_filters: Vec<MeasuredRanges>,
         not_read: Vec<String>,
@@ -56,7 +52,6 @@ record! {
 
     /// A range filter of the keys.
     struct MeasuredRanges {
-        /// `ordered` or `hashed`, as in `--range-filter`
         range_kind: &'static str [row],
         bits_per_key: Bits [row],
         expected_fpr: Rate [row],

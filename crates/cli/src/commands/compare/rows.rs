@@ -14,37 +14,24 @@ use crate::words::units::{brief_percent, bytes, counted, grouped, whole};
 record! {
     /// All kinds of filter on the same keys, which is also the contents of the page and of `compare.json`.
     pub(crate) struct Comparison {
-        /// the name of the program
         pub(super) program: &'static str [json],
-        /// the command that makes this report again
         pub(super) command: String [json],
         pub(super) keys: u64,
-        /// files that the keys are dealt to
         pub(super) dealt_files: u64,
         pub(super) absent_keys: u64,
-        /// where these keys are from
         pub(super) absent_from: String,
-        /// the size or rate that all filters have in common
         pub(super) footing: String,
-        /// data blocks that an absent key reads without filters: files whose key range includes it
         pub(super) block_reads_without_filters: Figure,
         pub(super) compared: Vec<MeasuredKind>,
-        /// kinds without figures, at which setting, and why
         pub(super) omissions: Vec<String>,
         pub(super) not_read: Vec<String>,
         pub(super) notes: Vec<String>,
-        /// the best kind, in a sentence
         pub(super) conclusion: String [notable],
-        /// files that were written
         pub(super) written_files: Vec<String> [notable],
         pub(super) curves: Option<Curves> [json],
-        /// the version of the program
         pub(super) version: &'static str [json],
-        /// the day of the report
         pub(super) date: String [json],
-        /// processor, system and compiler
         pub(super) machine: Open [json],
-        /// seconds of the run
         pub(super) run_seconds: Seconds [json],
     }
 }

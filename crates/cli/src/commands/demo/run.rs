@@ -15,15 +15,10 @@ record! {
     pub(crate) struct DemoReport {
         keys: u64,
         absent_keys: u64,
-        /// lookups of absent names in files whose key ranges overlap
         lookups_in_70_files: Vec<Cost>,
-        /// filters of all names in one compacted file, at one rate
         filters_in_one_file: Vec<MeasuredKind>,
-        /// lookups of absent names in 8 files, a few names most, with all of the memory that filters need and a quarter
         lookups_with_less_memory: Vec<Cost>,
-        /// scans of 70 files
         scans_of_100_names: Vec<Cost>,
-        /// what the scenes show, in sentences
         results: Vec<String> [notable],
     }
 }

@@ -60,19 +60,14 @@ pub(super) const ORDERED: &str = "ordered range filter";
 record! {
     /// What lookups of absent names, or scans, cost.
     pub(crate) struct Cost {
-        /// consecutive names that a file has
         pub(super) stretch: Option<u64> [row],
-        /// memory for filters, in percent of their bytes
         memory_percent: Option<u64> [row],
-        /// how tables are skipped
         pub(super) method: &'static str [row],
         pub(super) bits_per_key: Bits [row],
         pub(super) block_reads: Figure [row],
         /// data blocks read in files that have none of the names, for each scan
         pub(super) reads_in_vain: Option<Figure> [row],
-        /// bytes of filters read for each lookup
         filter_bytes_read: Option<Figure> [row],
-        /// time of a lookup of an absent key
         pub(super) lookup_ns: Option<Nanoseconds> [row],
         pub(super) lost_keys: u64 [row],
     }

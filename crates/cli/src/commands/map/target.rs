@@ -142,9 +142,7 @@ record! {
         pub(super) path: PathName,
         pub(super) bytes: Bytes,
         pub(super) map: Option<MapReport>,
-        /// covered files of the merged maps that the result does not cover
         pub(super) dropped_files: Option<u64>,
-        /// files that are left out, because they could not be read to their end
         pub(super) left_out: Vec<PathName> [json],
         pub(super) findings: Vec<String> [notable],
         pub(super) notes: Vec<String>,

@@ -58,24 +58,16 @@ pub(crate) struct ReportArgs {
 record! {
     /// How the filters of a store are. Data blocks are not read.
     pub(crate) struct StoreReport {
-        /// the name of the program
         pub(crate) program: &'static str [json],
-        /// the command that makes this report again
         pub(crate) command: String [json],
-        /// the version of the program
         pub(crate) version: &'static str [json],
-        /// the day of the report
         pub(crate) date: String [json],
-        /// the directory and the engine of the tables
         pub(crate) title: String,
         pub(crate) findings: Vec<String> [notable],
-        /// reasons of states, the worst first
         pub(crate) remarks: Vec<Remark> [notable],
-        /// figures of each column family
         pub(crate) families: Vec<FamilyReport>,
         pub(crate) files: Vec<FileReport>,
         pub(crate) notes: Vec<String>,
-        /// files that were written
         pub(crate) written_files: Vec<String> [notable],
     }
 
@@ -83,13 +75,10 @@ record! {
     pub(crate) struct FamilyReport {
         pub(crate) database: Option<PathName> [row],
         pub(crate) column_family: Option<String> [row],
-        /// figures of all levels
         pub(crate) total: Figures [row],
-        /// figures of each level, if there are several
         pub(crate) levels: Vec<Figures>,
         /// number of keys that the filters were measured on, which no table has
         pub(crate) absent_keys: u64 [json],
-        /// where these keys are from
         pub(crate) absent_from: String,
         pub(crate) costs: Vec<Cost>,
         /// files that `costs` leaves out, because no filter is used or its cost is unknown
@@ -100,7 +89,6 @@ record! {
     pub(crate) struct Remark {
         pub(crate) state: State,
         pub(crate) part: Option<String>,
-        /// the files that it is about
         pub(crate) paths: Vec<PathName>,
         pub(crate) why: String,
         pub(crate) advice: Option<String>,
