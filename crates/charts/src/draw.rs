@@ -323,8 +323,8 @@ fn within(points: &[crate::Point], y: &Axis) -> Vec<(f64, f64)> {
     line
 }
 
-/// Moves the middles of labels apart until neighbours are at least `gap` apart, and within `low..=high` if they fit. The
-/// result has the order of `wanted`.
+/// Moves the middles of labels apart until neighbours are at least `gap` apart, and within `low..=high` if they fit.
+/// The result has the order of `wanted`.
 fn spread(wanted: &[i32], gap: i32, low: i32, high: i32) -> Vec<i32> {
     let mut order: Vec<_> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index]);
