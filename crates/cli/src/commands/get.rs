@@ -247,18 +247,23 @@ impl Printer<'_, '_> {
         let paths = if is_alone { vec![path.to_owned()] } else { numbered_tables(path)? };
         let (mut recorded, mut outcome) = (0, Outcome::Yes);
         for path in &paths {
-            ensure_own_table(path).context("--salvage reads tables of sstfilter")?;
             let unsalvageable = "nothing can be salvaged: the footer, metaindex and properties locate the data";
-            match open_table(path, context).context(unsalvageable) {
-                Err(problem) if is_alone => return Err(problem),
-                Err(problem) => {
+            let own = ensure_own_table(path).context("--salvage reads tables of sstfilter");
+            let problem = match own.and_then(|()| open_table(path, context).context(unsalvageable)) {
+                Err(problem) => Some(problem),
+                Ok(table) => {
+                    recorded += table.properties().entries;
+                    self.salvage_table(&table, path)?.map(Into::into)
+                }
+            };
+            match problem {
+                Some(problem) if is_alone => return Err(problem),
+                // The other tables may be sound.
+                Some(problem) => {
                     outcome = Outcome::Failed;
                     self.missing(path, input::length(path).unwrap_or(0), [None, None], &explained(&problem));
                 }
-                Ok(table) => {
-                    recorded += table.properties().entries;
-                    self.salvage_table(&table, path)?;
-                }
+                None => {}
             }
         }
         let found = self.report.found_entries;
@@ -276,12 +281,16 @@ impl Printer<'_, '_> {
             grouped(recorded),
             counted(bytes, "byte"),
         ));
+        if !is_alone && !self.report.missing.is_empty() {
+            note("where the newest entry of a key is missing, an older value of it is printed, even if it was deleted");
+        }
         self.note_tombstones();
         Ok(outcome.max(Outcome::from_sound(self.report.missing.is_empty())))
     }
 
-    /// Prints the readable entries of a table, and reports missing data as soon as it is met.
-    fn salvage_table(&mut self, table: &Table, path: &Path) -> anyhow::Result<()> {
+    /// Prints the readable entries of a table, and reports missing data as soon as it is met. Returns the error of the
+    /// device that ended it early.
+    fn salvage_table(&mut self, table: &Table, path: &Path) -> anyhow::Result<Option<TableError>> {
         if let Err(problem) = table.check_index() {
             let name = input::name(path);
             note(&format!("{name}: the index cannot be used, so blocks are found by their checksums: {problem}"));
@@ -291,7 +300,7 @@ impl Printer<'_, '_> {
                 Ok(entry) => self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?,
                 Err(missing) => {
                     let TableError::Missing { bytes, keys: (lower, upper), .. } = &missing else {
-                        return Err(missing.into());
+                        return Ok(Some(missing));
                     };
                     let bounds = [lower, upper].map(|bound| match bound {
                         Bound::Included(key) | Bound::Excluded(key) => Some(Key(key.to_vec())),
@@ -301,7 +310,7 @@ impl Printer<'_, '_> {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn missing(&mut self, path: &Path, missing_bytes: u64, bounds: [Option<Key>; 2], why: &str) {

@@ -18,7 +18,7 @@ pub(crate) enum Listing {
     All,
     /// Those that some file may contain
     Maybe,
-    /// Those that no file contains
+    /// Those that no table contains
     Absent,
 }
 

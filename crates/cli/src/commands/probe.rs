@@ -16,6 +16,7 @@ use crate::file::context::Context;
 use crate::file::key_list::{KeyLines, KeysFormat};
 use crate::file::look::{Look, look_at};
 use crate::file::map::OpenMap;
+use crate::file::names::engine_number;
 use crate::file::open::open_to_probe;
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
@@ -56,7 +57,7 @@ pub(crate) struct ProbeArgs {
     ranges: Option<PathBuf>,
 
     /// List keys or ranges instead: all with the number, the names and the reasons of the files to read, in columns
-    /// separated by tabs; or those that some file may contain, or that no file contains, as they came in
+    /// separated by tabs; or those that some file may contain, or that no table contains, as they came in
     #[arg(long, value_enum, value_name = "WHICH")]
     list: Option<Listing>,
 
@@ -92,7 +93,7 @@ record! {
         max_candidates: u64 [row],
         mean_candidates_without_filters: Figure [row],
         expected_candidates: Option<Figure> [row],
-        /// keys or ranges that no file contains; null if other files may
+        /// keys or ranges that no table contains; null if other files may
         without_candidates: Option<u64> [row],
         files: Vec<FileCounts>,
     }
@@ -401,6 +402,8 @@ impl Probed {
             row.remarks.iter().map(move |remark| (remark.clone(), name.clone().into())).collect::<Vec<_>>()
         };
         findings.extend(group::lines("file", self.rows.iter().flat_map(remarks_of)));
+        // Not a note: what is in the log is in none of the tables that the answers are about.
+        findings.extend(walk.unread_log());
         findings
     }
 }
@@ -408,7 +411,11 @@ impl Probed {
 /// Returns what there is to say about files that are not probed.
 fn notes(walk: &Walk) -> Vec<String> {
     let other = |path| ("neither a table nor a filter: not probed".to_owned(), input::name(path));
-    [walk.notes(), group::lines("file", walk.others.iter().map(|path| other(path)))].concat()
+    let log = walk.unread_log();
+    let mut notes = walk.notes();
+    notes.retain(|note| Some(note) != log.as_ref());
+    notes.extend(group::lines("file", walk.others.iter().map(|path| other(path))));
+    notes
 }
 
 /// Returns the families that are asked about, each with its files in the order of a lookup: the levels, and the newest
@@ -423,7 +430,7 @@ fn families(rows: Vec<Row>, name: Option<&str>) -> anyhow::Result<Vec<Family<Row
     let mut families = Family::chosen(Family::of_each(rows), name)?;
     let by_age = |row: &Row| {
         let path = row.counts.path.as_ref().filter(|_| row.counts.level == Some(0));
-        Reverse(path.map(|path| path.0.clone()))
+        Reverse(path.and_then(|path| engine_number(&path.0)))
     };
     families.iter_mut().for_each(|family| family.files.sort_by_key(|row| (row.counts.level, by_age(row))));
     Ok(families)
@@ -458,7 +465,9 @@ fn answer(sought: &Sought, position: usize, families: &[Family<Row>], is_incompl
         rows.map(|(row, family)| row.answer(family, row.probe.candidate(at), row.probe.skipped_by(at))).collect();
     files.sort_by_key(|file| file.answer);
     let candidates = files.iter().filter(|file| file.answer == Verdict::Read).count() as u64;
-    Answer { candidates: (!is_incomplete).then_some(candidates), files, ..sought.answer(position) }
+    // A key belongs to one family, which is unknown.
+    let is_known = !is_incomplete && families.len() == 1;
+    Answer { candidates: is_known.then_some(candidates), files, ..sought.answer(position) }
 }
 
 impl Row {

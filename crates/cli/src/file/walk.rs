@@ -148,11 +148,14 @@ impl Walk {
         }
         let engine_files = EngineFile::line(&self.engine_files);
         notes.extend(engine_files.map(|files| format!("files of the engine, not tables: {files}")));
-        if self.log_bytes > 0 {
-            let bytes = counted(self.log_bytes, "byte");
-            notes.push(format!("the log has {bytes} that were not read: it may have the newest entries"));
-        }
+        notes.extend(self.unread_log());
         notes
+    }
+
+    /// Returns a line on logs that have entries.
+    pub(crate) fn unread_log(&self) -> Option<String> {
+        let bytes = Some(self.log_bytes).filter(|bytes| *bytes > 0).map(|bytes| counted(bytes, "byte"))?;
+        Some(format!("the log has {bytes} that were not read: it may have the newest entries"))
     }
 }
 

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use anyhow::{Context, ensure};
 use rayon::ThreadPoolBuilder;
@@ -118,7 +119,16 @@ pub(crate) fn all_of(number: usize) -> Positions {
 }
 
 pub(crate) fn filtered(positions: &Positions, is_taken: impl Fn(usize) -> bool) -> Positions {
-    positions.iter().filter(|position| is_taken(*position as usize)).collect()
+    of_ascending(positions.iter().filter(|position| is_taken(*position as usize)).collect())
+}
+
+/// Returns the set of these positions, which is fastest if they ascend.
+pub(crate) fn of_ascending(positions: Vec<u32>) -> Positions {
+    Positions::from_sorted_iter(positions.iter().copied()).unwrap_or_else(|_| positions.into_iter().collect())
+}
+
+pub(crate) fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Does `work` for each of `items` with up to `threads` threads; by default, with one per core. Returns the results in
@@ -128,7 +138,8 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
     threads: Option<usize>,
     work: impl Fn(&T) -> R + Sync + Send,
 ) -> anyhow::Result<Vec<R>> {
-    let threads = ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build()?;
+    let threads = threads.unwrap_or_else(cores).min(items.len()).max(1);
+    let threads = ThreadPoolBuilder::new().num_threads(threads).build()?;
     // One by one: files differ in size, and a thread holds one filter at a time.
     Ok(threads.install(|| items.par_iter().with_max_len(1).map(work).collect()))
 }

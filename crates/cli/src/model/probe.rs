@@ -8,7 +8,7 @@ use sstfilter_interop::Error;
 use sstfilter_store::{FilterPart, FilterProblem};
 use sstfilter_table::Table;
 
-use super::batch::{Ends, KeyBatch, Positions, all_of, filtered};
+use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, of_ascending};
 use super::bounds::Bounds;
 use super::engines::kinds_of;
 use super::lookup::Said;
@@ -273,7 +273,7 @@ impl FileProbe {
         let hashes: Vec<KeyHash> = positions.iter().map(|&position| hashes[position as usize]).collect();
         let mut matches = MatchBitmap::default();
         block.may_contain_batch(&hashes, &mut matches);
-        let positives = matches.iter().map(|index| positions[index]).collect();
+        let positives = of_ascending(matches.iter().map(|index| positions[index]).collect());
         self.answered(block.info().kind.to_string(), block.info().expected_fpr, positives);
         Ok(())
     }

@@ -21,7 +21,7 @@ const COMMON: &[(&str, &str)] = &[
     ("not_read", "files or parts of them that no figure counts, and why"),
     ("observed_fpr", "positives over probes"),
     ("observed_fpr_margin", "how far `observed_fpr` may be off in 95 of 100 cases, if probes are independent"),
-    ("options", "options for `build`, `rebuild` and `filter`"),
+    ("options", "options for `build`"),
     ("positives", "probes that the filter answered with \"may contain\""),
     ("state", "state of a file or of its filter; of several, the worst"),
     ("unknown_pages", "pages of a map without entries: all covered files may have their keys"),

@@ -248,6 +248,15 @@ fn all_tables_of_a_directory_are_salvaged_the_oldest_first() {
     assert!(rest["found_entries"].as_u64() >= Some(200) && rest["lost_entries"].is_null(), "{rest}");
     assert_eq!(rest["missing"].as_array().unwrap().len(), 2, "{rest}");
     assert!(rest["missing"].to_string().contains("000002.sst"), "{rest}");
+    // A table that is cut short, or is none any more, does not end it.
+    fs::write(place.path("tables/000001.sst"), "").unwrap();
+    let rest = run(&["get", &out, "--salvage"]).expect_code(2);
+    assert_eq!(rest.stdout.lines().count(), 200, "{}", rest.stderr);
+    assert!(
+        rest.stderr.contains("000001.sst") && rest.stderr.contains("an older value of it is printed"),
+        "{}",
+        rest.stderr
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use sstfilter::KindId;
 use sstfilter::kind::{self, KindEntry};
+use sstfilter::{BitsPerKey, KindId};
 use sstfilter_store::{LevelPlan, LevelSize, PlannedLevel};
 
 use crate::commands::options::FamilyArgs;
@@ -280,7 +280,9 @@ impl Total {
 
 impl LevelFilters {
     fn new(planned: &PlannedLevel, kind: &str) -> Self {
-        let sized = format!("--policy {kind} --bits-per-key {:.2}", planned.bits_per_key());
+        // Rounded up, because a kind may have a smallest size; no filter has more bits than the options allow.
+        let bits = ((planned.bits_per_key() * 100.0).ceil() / 100.0).min(BitsPerKey::MAX.get());
+        let sized = format!("--policy {kind} --bits-per-key {bits:.2}");
         Self {
             options: if planned.bytes == 0 { "--policy none".to_owned() } else { sized },
             level: planned.size.level,

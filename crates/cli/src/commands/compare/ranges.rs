@@ -27,6 +27,12 @@ const MAX_RANGES: usize = 100_000;
 /// With at least this many prefixes, the sample file has half of the prefixes, and otherwise half of the keys.
 const MANY_PREFIXES: usize = 32;
 
+/// Otherwise, stretches of this many neighbouring keys are in the file or not, of few keys fewer.
+const STRETCH: usize = 64;
+
+/// Stretches that give either half some.
+const FEW_STRETCHES: usize = 16;
+
 /// Keys of an ordered filter's smallest segment. If prefixes have fewer rows, a segment spans several of them, and its
 /// cells distinguish prefixes but not the rows of one.
 const FEW_ROWS: usize = 164;
@@ -205,7 +211,9 @@ impl<'a> Shape<'a> {
     /// Puts half of the keys in a file. Empty ranges of it begin at other keys, or right after those in the file.
     fn sample(&self, units: u64) -> Sample<'a> {
         let is_by_prefix = self.rows.last().is_some_and(|last| last.number + 1 >= MANY_PREFIXES);
-        let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at });
+        // By stretches, so that a range at another key is seldom next to one in the file.
+        let stretch = (self.rows.len() / FEW_STRETCHES).clamp(1, STRETCH);
+        let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at / stretch });
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|&at| is_in_file(at));
         let file: Vec<_> = inside.iter().map(|&at| self.rows[at].key).collect();
         let ranges = |rows: &[usize], is_after| {
@@ -224,8 +232,8 @@ impl<'a> Shape<'a> {
             let begin = if is_after { Bound::Excluded } else { Bound::Included };
             return Some((begin(row.key.to_vec()), Bound::Included(self.rows.get(at + 1)?.key.to_vec())));
         };
-        let mut others = self.rows[at..].iter().take_while(|other| other.number == row.number);
-        let next = others.find(|other| other.integer != row.integer).filter(|_| is_after);
+        let mut others = self.rows[at..].iter().take_while(|other| is_after && other.number == row.number);
+        let next = others.find(|other| other.integer != row.integer);
         let free = next.map_or(u64::MAX, |next| next.integer - row.integer - 1);
         let from = row.integer.checked_add(is_after.into())?;
         let end = from.checked_add(units.min(free)).filter(|&end| end > from && end <= u64::MAX >> (64 - 8 * bytes))?;

@@ -17,6 +17,7 @@ use crate::file::open::open;
 use crate::file::problem::Problem;
 use crate::file::replace::{Mark, write_with};
 use crate::file::walk::Found;
+use crate::model::batch::cores;
 use crate::model::describe::describe;
 use crate::model::file::MapReport;
 use crate::model::keys::parse_fingerprint;
@@ -62,7 +63,7 @@ const MARK: Mark = Mark::End(Look::Map);
 
 impl Target {
     pub(super) fn threads(&self) -> usize {
-        self.threads.map_or_else(rayon::current_num_threads, usize::from)
+        self.threads.map_or_else(cores, usize::from)
     }
 
     pub(super) fn options(&self, options: MapOptions) -> anyhow::Result<MapOptions> {
