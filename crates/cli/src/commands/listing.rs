@@ -18,7 +18,7 @@ pub(crate) enum Listing {
     All,
     /// Those that some file may contain
     Maybe,
-    /// Those that no table contains
+    /// Those that no file contains
     Absent,
 }
 
@@ -95,12 +95,12 @@ words! {
 /// Keys whose files are put together: searches for each key in each file would take longer.
 const LISTED_AT_ONCE: usize = 1 << 12;
 
-/// Calls `visit` for each key or range that is listed, with its position and the files to read for it. If a lookup
-/// `is_incomplete`, other files may have to be read.
+/// Calls `visit` for each key or range that is listed, with its position and the files to read for it. If there
+/// are other files that may have a key, none is absent.
 pub(crate) fn for_each_listed(
     files: &[&FileProbe],
     listing: Listing,
-    (sought, is_incomplete): (&Sought, bool),
+    (sought, has_others): (&Sought, bool),
     mut visit: impl FnMut(usize, &[(usize, Because)]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bound = |position| u32::try_from(position).unwrap_or(u32::MAX);
@@ -117,8 +117,8 @@ pub(crate) fn for_each_listed(
         for (position, candidates) in (start..end).zip(candidates) {
             let is_listed = match listing {
                 Listing::All => true,
-                Listing::Maybe => is_incomplete || !candidates.is_empty(),
-                Listing::Absent => !is_incomplete && candidates.is_empty(),
+                Listing::Maybe => has_others || !candidates.is_empty(),
+                Listing::Absent => !has_others && candidates.is_empty(),
             };
             if is_listed {
                 visit(position, &candidates)?;

@@ -57,7 +57,7 @@ pub(crate) struct ProbeArgs {
     ranges: Option<PathBuf>,
 
     /// List keys or ranges instead: all with the number, the names and the reasons of the files to read, in columns
-    /// separated by tabs; or those that some file may contain, or that no table contains, as they came in
+    /// separated by tabs; or those that some file may contain, or that no file contains, as they came in
     #[arg(long, value_enum, value_name = "WHICH")]
     list: Option<Listing>,
 
@@ -93,7 +93,7 @@ record! {
         max_candidates: u64 [row],
         mean_candidates_without_filters: Figure [row],
         expected_candidates: Option<Figure> [row],
-        /// keys or ranges that no table contains; null if other files may
+        /// keys or ranges that no file contains; null if other files or a log may
         without_candidates: Option<u64> [row],
         files: Vec<FileCounts>,
     }
@@ -209,7 +209,9 @@ pub(crate) fn run(
     let unchecked = if probed.is_incomplete { Outcome::NotChecked } else { Outcome::Yes };
     let outcome = state.max(probed.state).outcome().max(unchecked);
     let findings = probed.findings(&walk);
-    let (families, mut is_incomplete) = (families(probed.rows, args.family.family.as_deref())?, probed.is_incomplete);
+    let (families, is_incomplete) = (families(probed.rows, args.family.family.as_deref())?, probed.is_incomplete);
+    // A key that no table has may be in the log.
+    let mut has_others = is_incomplete || walk.unread_log().is_some();
     let mut report =
         ProbeReport { sought: sought.len() as u64, findings, notes: notes(&walk), ..ProbeReport::default() };
     if let Some(listing) = args.list {
@@ -225,7 +227,7 @@ pub(crate) fn run(
             report.findings.iter().chain(&report.notes).for_each(|finding| note(finding));
             let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
             let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
-            for_each_listed(&probes, listing, (&sought, is_incomplete), |position, files| {
+            for_each_listed(&probes, listing, (&sought, has_others), |position, files| {
                 let mut line = sought.encoded(position, format);
                 if listing == Listing::All {
                     let (names, reasons): (Vec<_>, Vec<_>) =
@@ -237,7 +239,7 @@ pub(crate) fn run(
             })?;
             return Ok(outcome);
         }
-        for_each_listed(&probes, listing, (&sought, is_incomplete), |position, candidates| {
+        for_each_listed(&probes, listing, (&sought, has_others), |position, candidates| {
             let answer = |&(file, because): &(usize, Because)| {
                 let (row, family): (&Row, _) = files[file];
                 row.answer(family, Some(because), because)
@@ -254,8 +256,8 @@ pub(crate) fn run(
     } else {
         let names: BTreeSet<_> = families.iter().map(|family| &family.name).collect();
         // The keys of one family may be in a file whose family is unknown.
-        is_incomplete |= names.len() > 1 && names.contains(&None);
-        report.groups = families.into_iter().map(|family| group_of(family, sought.len(), is_incomplete)).collect();
+        has_others |= names.len() > 1 && names.contains(&None);
+        report.groups = families.into_iter().map(|family| group_of(family, sought.len(), has_others)).collect();
     }
     output.print((outcome, report))
 }
@@ -436,7 +438,7 @@ fn families(rows: Vec<Row>, name: Option<&str>) -> anyhow::Result<Vec<Family<Row
     Ok(families)
 }
 
-fn group_of(family: Family<Row>, sought: usize, is_incomplete: bool) -> ProbeGroup {
+fn group_of(family: Family<Row>, sought: usize, has_others: bool) -> ProbeGroup {
     let mut numbers = vec![0_u64; sought];
     for (_, positions) in family.files.iter().flat_map(|row| &row.probe.candidates) {
         positions.iter().for_each(|position| numbers[position as usize] += 1);
@@ -450,7 +452,7 @@ fn group_of(family: Family<Row>, sought: usize, is_incomplete: bool) -> ProbeGro
         max_candidates: numbers.iter().max().copied().unwrap_or_default(),
         mean_candidates_without_filters: mean(family.files.iter().map(|row| row.counts.in_bounds as f64).sum()),
         expected_candidates: expected.map(mean),
-        without_candidates: (!is_incomplete).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
+        without_candidates: (!has_others).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
         database: family.database.map(PathName),
         column_family: family.name,
         files: family.files.into_iter().map(|row| row.counts).collect(),

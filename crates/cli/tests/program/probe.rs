@@ -360,6 +360,11 @@ fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
     // Its log has newer entries than all tables.
     let page = run(&["probe", &format!("{DATABASES}/running/db"), "--key", "user:00002400"]).expect_code(0).stdout;
     assert!(page.contains("the log has 5,600 bytes that were not read: it may have the newest entries"), "{page}");
+    let database = format!("{DATABASES}/running/db");
+    for (list, listed) in [("absent", ""), ("maybe", "user:00002400\n")] {
+        let answer = run(&["--quiet", "probe", "--list", list, "--key", "user:00002400", &database]).expect_code(0);
+        assert_eq!(answer.stdout, listed, "it is in the log: {}", answer.stderr);
+    }
 }
 
 /// Keys `user07:0000`, 20 for each of 50 users: every tenth second. Four tables, dealt one by one.
