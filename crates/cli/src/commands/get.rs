@@ -64,8 +64,7 @@ impl GetArgs {
         };
         let mut keys: Vec<_> = self.keys.iter().map(parse).collect::<anyhow::Result<_>>()?;
         if let Some(path) = &self.from {
-            let is_there = is_there(path);
-            ensure!(is_there, "cannot read {} (--keys): pass a key itself after the path", input::name(path));
+            ensure!(is_there(path), "cannot read {} (--keys): pass a key itself after the path", input::name(path));
             let lines = KeyLines::read(path, format, "--keys")?;
             keys.extend(lines.iter().map(|(key, _)| key.to_vec()));
         }

@@ -215,9 +215,7 @@ pub(crate) fn run(
     let mut report =
         ProbeReport { sought: sought.len() as u64, findings, notes: notes(&walk), ..ProbeReport::default() };
     if let Some(listing) = args.list {
-        let mut names: Vec<_> = families.iter().filter_map(|family| family.name.as_deref()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<_> = families.iter().filter_map(|family| family.name.as_deref()).collect();
         if names.len() > 1 {
             Family::ensure_one(&families, "--list: a key belongs to one column family")?;
         }

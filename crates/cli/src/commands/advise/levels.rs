@@ -189,9 +189,7 @@ fn advice(plan: &LevelPlan, equal: &LevelPlan, enough: Option<&LevelPlan>) -> St
     let compared = match ratio {
         _ if plan.bytes() == 0 => "no filter fits into this memory".to_owned(),
         // First, because the ratio would compare the plan with no filters at all.
-        _ if equal.bytes() == 0 && plan.bytes() > 0 => {
-            "even the smallest filters do not fit with equal bits per key everywhere".to_owned()
-        }
+        _ if equal.bytes() == 0 => "even the smallest filters do not fit with equal bits per key everywhere".to_owned(),
         // Below this, the ratio would print as 1.00.
         1.005..f64::INFINITY => {
             format!("equal bits per key everywhere cause {ratio:.2} times the useless reads of this plan")

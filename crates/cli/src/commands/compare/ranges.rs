@@ -30,9 +30,6 @@ const MANY_PREFIXES: usize = 32;
 /// Otherwise, stretches of this many neighbouring keys are in the file or not, of few keys fewer.
 const STRETCH: usize = 64;
 
-/// Stretches that give either half some.
-const FEW_STRETCHES: usize = 16;
-
 /// Keys of an ordered filter's smallest segment. If prefixes have fewer rows, a segment spans several of them, and its
 /// cells distinguish prefixes but not the rows of one.
 const FEW_ROWS: usize = 164;
@@ -211,13 +208,12 @@ impl<'a> Shape<'a> {
     /// Puts half of the keys in a file. Empty ranges of it begin at other keys, or right after those in the file.
     fn sample(&self, units: u64) -> Sample<'a> {
         let is_by_prefix = self.rows.last().is_some_and(|last| last.number + 1 >= MANY_PREFIXES);
-        // By stretches, so that a range at another key is seldom next to one in the file.
-        let stretch = (self.rows.len() / FEW_STRETCHES).clamp(1, STRETCH);
+        // By stretches, 16 or more, so that a range at another key is seldom next to one in the file.
+        let stretch = (self.rows.len() / 16).clamp(1, STRETCH);
         let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at / stretch });
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|&at| is_in_file(at));
         let file: Vec<_> = inside.iter().map(|&at| self.rows[at].key).collect();
         let ranges = |rows: &[usize], is_after| {
-            // Evenly spread.
             let some = rows.iter().step_by(rows.len().div_ceil(MAX_RANGES).max(1));
             some.filter_map(|&at| self.range(at, is_after, units)).filter(|ends| is_empty(ends, &file)).collect()
         };
