@@ -255,14 +255,11 @@ impl Printer<'_, '_> {
                     self.salvage_table(&table, path)?.map(Into::into)
                 }
             };
-            match problem {
-                Some(problem) if is_alone => return Err(problem),
-                // The other tables may be sound.
-                Some(problem) => {
-                    outcome = Outcome::Failed;
-                    self.missing(path, input::length(path).unwrap_or(0), [None, None], &explained(&problem));
-                }
-                None => {}
+            if let Some(problem) = problem {
+                // The other tables of a directory may be sound.
+                ensure!(!is_alone, problem);
+                outcome = Outcome::Failed;
+                self.missing(path, input::length(path).unwrap_or(0), [None, None], &explained(&problem));
             }
         }
         let found = self.report.found_entries;

@@ -20,7 +20,7 @@ use crate::file::names::engine_number;
 use crate::file::open::open_to_probe;
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
-use crate::model::batch::{Ends, KeyBatch, Positions, all_of, in_parallel};
+use crate::model::batch::{Ends, KeyBatch, all_of, in_parallel};
 use crate::model::group::{Family, FamilyPlace as Place, place_of};
 use crate::model::keys::{Source, file_id, id_text, why_not_mapped};
 use crate::model::lookup::Lookup;
@@ -308,8 +308,8 @@ impl Store<'_> {
         for list in Source::lists(&self.args.key_lists, format)? {
             let path = Some(list.found.path.as_path());
             let (id, probe) = match list.open(self.context) {
-                Ok(list) => (Some(list.id), FileProbe::of_map(lookup.says(list.id), self.all())),
-                Err(problem) => (None, FileProbe::unopened(&problem, self.all())),
+                Ok(list) => (Some(list.id), FileProbe::of_map(lookup.says(list.id), all_of(self.sought.len()))),
+                Err(problem) => (None, FileProbe::unopened(&problem, all_of(self.sought.len()))),
             };
             probed.rows.push(self.finished(path, id, Place::default(), None, probe));
         }
@@ -324,14 +324,10 @@ impl Store<'_> {
             }
         }
         for id in covered.into_iter().filter(|id| !ids.contains(&id.fingerprint())) {
-            let probe = FileProbe::of_map(lookup.says(id), self.all());
+            let probe = FileProbe::of_map(lookup.says(id), all_of(self.sought.len()));
             probed.rows.push(self.finished(None, Some(id), Place::default(), None, probe));
         }
         Ok(probed)
-    }
-
-    fn all(&self) -> Positions {
-        all_of(self.sought.len())
     }
 
     /// Probes a file; `None` if a running engine has removed it.
@@ -342,9 +338,9 @@ impl Store<'_> {
             Err(problem) if problem.state == State::NotLive => return None,
             Err(problem) => {
                 let database = found.database.as_ref().map(|database| database.directory.clone());
-                let family = found.family().map(str::to_owned);
-                let probe = FileProbe::unopened(&problem, self.all());
-                return Some(self.finished(path, None, (database, family), found.level(), probe));
+                let place = (database, found.family().map(str::to_owned));
+                let probe = FileProbe::unopened(&problem, all_of(self.sought.len()));
+                return Some(self.finished(path, None, place, found.level(), probe));
             }
         };
         let id = if lookup.len() == 0 { None } else { file_id(&opened).ok() };
@@ -442,14 +438,13 @@ fn group_of(family: Family<Row>, sought: usize, has_others: bool) -> ProbeGroup 
         positions.iter().for_each(|position| numbers[position as usize] += 1);
     }
     let mean = |sum: f64| Figure(sum / sought as f64);
-    let expected: Option<f64> = family.files.iter().map(|row| row.expected).sum();
     ProbeGroup {
         probed_files: family.files.len() as u64,
         mean_candidates: mean(numbers.iter().sum::<u64>() as f64),
         min_candidates: numbers.iter().min().copied().unwrap_or_default(),
         max_candidates: numbers.iter().max().copied().unwrap_or_default(),
         mean_candidates_without_filters: mean(family.files.iter().map(|row| row.counts.in_bounds as f64).sum()),
-        expected_candidates: expected.map(mean),
+        expected_candidates: family.files.iter().map(|row| row.expected).sum::<Option<f64>>().map(mean),
         without_candidates: (!has_others).then(|| numbers.iter().filter(|&&number| number == 0).count() as u64),
         database: family.database.map(PathName),
         column_family: family.name,
@@ -466,8 +461,8 @@ fn answer(sought: &Sought, position: usize, families: &[Family<Row>], is_incompl
     files.sort_by_key(|file| file.answer);
     let candidates = files.iter().filter(|file| file.answer == Verdict::Read).count() as u64;
     // A key belongs to one family, which is unknown.
-    let is_known = !is_incomplete && families.len() == 1;
-    Answer { candidates: is_known.then_some(candidates), files, ..sought.answer(position) }
+    let candidates = (!is_incomplete && families.len() == 1).then_some(candidates);
+    Answer { candidates, files, ..sought.answer(position) }
 }
 
 impl Row {

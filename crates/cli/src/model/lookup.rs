@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sstfilter::{FileId, HashIdentity};
 
-use super::batch::{KeyBatch, Positions};
+use super::batch::{KeyBatch, Positions, all_of};
 use crate::file::blocks::hasher_of;
 use crate::file::context::Context;
 use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
@@ -45,7 +45,7 @@ struct MapAnswers<'m> {
 impl<'m> Lookup<'m> {
     pub(crate) fn of(maps: &'m [OpenMap], keys: &KeyBatch<'_>, context: &Context) -> anyhow::Result<Self> {
         let contradictions = OpenMap::contradictions(maps, &HashMap::new());
-        let mut lookup = Self { all: keys.all(), contradictions, ..Self::default() };
+        let mut lookup = Self { all: all_of(keys.keys.len()), contradictions, ..Self::default() };
         let damaged = lookup.contradictions.values().map(|error| (State::Damaged, error.clone()));
         lookup.problems.extend(damaged);
         let mut sorted = None;
@@ -78,7 +78,7 @@ impl<'m> Lookup<'m> {
         };
         let hashes = keys.hashes(&hasher);
         if sorted.as_ref().is_none_or(|(hash, _)| *hash != hasher.identity()) {
-            let mut positions: Vec<_> = keys.all().iter().collect();
+            let mut positions: Vec<_> = all_of(keys.keys.len()).iter().collect();
             positions.sort_unstable_by_key(|&position| hashes[position as usize].get());
             *sorted = Some((hasher.identity(), positions));
         }

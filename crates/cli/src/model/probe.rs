@@ -8,11 +8,11 @@ use sstfilter_interop::Error;
 use sstfilter_store::{FilterPart, FilterProblem};
 use sstfilter_table::Table;
 
-use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, of_ascending};
+use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, listed, of_ascending};
 use super::bounds::Bounds;
 use super::engines::kinds_of;
 use super::lookup::Said;
-use crate::file::blocks::{Container, Layers, Partitions, RangeBlock, Sidecar, hasher_of};
+use crate::file::blocks::{Layers, Partitions, RangeBlock, Sidecar, hasher_of};
 use crate::file::names::table_of_sidecar;
 use crate::file::open::{Body, Context, ForeignTable, Opened, open_table};
 use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_error, state_of_filter};
@@ -199,7 +199,11 @@ impl Sought<'_> {
 /// Probes a file for keys, unless maps say that it has none but those of `in_maps`.
 pub(crate) fn probe(opened: &Opened, keys: &KeyBatch<'_>, in_maps: Option<&Positions>, context: &Context) -> FileProbe {
     let bounds = Bounds::of(opened);
-    let in_range = if bounds.are_known() { filtered(&keys.all(), |at| bounds.hold(keys.keys[at])) } else { keys.all() };
+    let in_range = if bounds.are_known() {
+        filtered(&all_of(keys.keys.len()), |at| bounds.hold(keys.keys[at]))
+    } else {
+        all_of(keys.keys.len())
+    };
     let mut probe = FileProbe::of(in_range, in_maps);
     probe.run(opened, Sought { keys, context });
     probe
@@ -207,7 +211,7 @@ pub(crate) fn probe(opened: &Opened, keys: &KeyBatch<'_>, in_maps: Option<&Posit
 
 /// Probes the filter of a file for all keys, also those outside of its bounds.
 pub(crate) fn probe_filter(opened: &Opened, keys: &KeyBatch<'_>, context: &Context) -> FileProbe {
-    let mut probe = FileProbe::of(keys.all(), None);
+    let mut probe = FileProbe::of(all_of(keys.keys.len()), None);
     probe.run(opened, Sought { keys, context });
     probe
 }
@@ -221,7 +225,7 @@ impl FileProbe {
                 Ok(())
             }
             Body::Block(block) => self.probe_block(block, sought),
-            Body::Partitions(container) => self.probe_container(container, sought),
+            Body::Partitions(container) => self.probe_partitions(&container.partitions(), sought),
             Body::Layers(layers) => self.probe_layers(layers, sought),
             Body::Ranges(block) => self.probe_points(block, sought),
             Body::Sidecar(sidecar) => self.probe_sidecar(sidecar, sought),
@@ -269,7 +273,7 @@ impl FileProbe {
 
     fn probe_verified<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), BlockError> {
         let hashes = sought.hashes(block.hash_identity())?;
-        let positions: Vec<u32> = self.in_maps.iter().collect();
+        let positions = listed(&self.in_maps);
         let hashes: Vec<KeyHash> = positions.iter().map(|&position| hashes[position as usize]).collect();
         let mut matches = MatchBitmap::default();
         block.may_contain_batch(&hashes, &mut matches);
@@ -278,13 +282,9 @@ impl FileProbe {
         Ok(())
     }
 
-    fn probe_container(&mut self, container: &Container, sought: Sought<'_>) -> Result<(), BlockError> {
-        self.entries = Some(container.index.keys());
-        self.probe_partitions(&container.partitions(), sought)
-    }
-
     /// Probes a partitioned filter. Keys of a partition that cannot be used are candidates.
     fn probe_partitions(&mut self, partitions: &Partitions<'_>, sought: Sought<'_>) -> Result<(), BlockError> {
+        self.entries.get_or_insert(partitions.index().keys());
         if !partitions.index().has_whole_keys() {
             self.without_whole_keys();
             return Ok(());
@@ -336,7 +336,7 @@ impl FileProbe {
             (Err(problem), ..) => self.refuse(State::Damaged, in_options(&problem)),
             (Ok(None), None, Some(ranges)) => return self.probe_points(&RangeBlock::new(ranges)?, sought),
             _ if !sidecar.metadata.has_whole_keys() => self.without_whole_keys(),
-            (Ok(Some(container)), ..) => return self.probe_container(&container, sought),
+            (Ok(Some(container)), ..) => return self.probe_partitions(&container.partitions(), sought),
             (Ok(None), points, _) => {
                 return self.probe_block(&FilterBlock::open_unverified(points.unwrap_or_default())?, sought);
             }

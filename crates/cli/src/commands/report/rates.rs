@@ -6,7 +6,7 @@ use crate::file::open::{Context, open_to_probe};
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::model::absent::{AbsentKeys, Maker};
-use crate::model::batch::{KeyBatch, in_parallel};
+use crate::model::batch::{KeyBatch, all_of, in_parallel};
 use crate::model::describe::{describe, describe_problem};
 use crate::model::file::{FileReport, FilterReport, Observed};
 use crate::model::group::{Family, Surveyed};
@@ -122,7 +122,7 @@ fn probe_one(
 ) -> anyhow::Result<FileProbe> {
     let opened = match open_to_probe(&file.found, context) {
         Ok(opened) => opened,
-        Err(problem) => return Ok(FileProbe::unopened(&problem, keys.all())),
+        Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
     };
     let probed = probe(&opened, keys, None, context);
     if !absent.is_made && probed.probes() > 0 {
