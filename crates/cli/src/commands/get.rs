@@ -88,7 +88,6 @@ record! {
     /// An entry of a table.
     pub(crate) struct FoundEntry {
         pub(crate) key: Key,
-        /// value of an entry; null for a tombstone and with --keys-only
         pub(crate) value: Option<Key>,
         pub(crate) is_tombstone: bool,
     }

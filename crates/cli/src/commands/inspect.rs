@@ -17,13 +17,12 @@ use crate::model::batch::KeyBatch;
 use crate::model::describe::{describe, describe_problem};
 use crate::model::file::{FileReport, Observed, Reason};
 use crate::model::keys::{Source, file_id, id_text};
-use crate::model::probe::{Because, probe_filter};
-use crate::print::types::{PathName, Rate};
+use crate::model::probe::probe_filter;
+use crate::print::types::PathName;
 use crate::print::{MAX_PAGES, Outcome, record};
 use crate::system::input;
 use crate::words::escape::shell_word;
 use crate::words::group;
-use crate::words::units::margin;
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
@@ -120,18 +119,8 @@ fn reasons_of(files: &[FileReport]) -> Vec<String> {
 /// Probes the filter itself: bounds of the table would exclude keys before it.
 fn observe(opened: &Opened, keys: &KeyBatch<'_>, context: &Context) -> anyhow::Result<Observed> {
     let probe = probe_filter(opened, keys, context);
-    let (probes, positives) = (probe.probes(), probe.positives());
-    let rate = (probes > 0).then(|| positives as f64 / probes as f64);
-    let passed = probe.candidates.iter().filter(|(because, _)| *because == Because::Filter);
-    let passed: Vec<_> = passed.flat_map(|(_, positions)| positions.iter()).map(|at| keys.keys[at as usize]).collect();
-    AbsentKeys::ensure_absent(&passed, opened, rate.unwrap_or_default(), probe.expected_fpr)?;
-    Ok(Observed {
-        probes,
-        not_probed: probe.count(Because::NotCovered),
-        positives,
-        observed_fpr: rate.map(Rate),
-        observed_fpr_margin: rate.map(|_| Rate(margin(positives, probes))),
-    })
+    AbsentKeys::ensure_absent(&probe, keys, opened)?;
+    Ok(Observed::of(&probe))
 }
 
 /// Names the files that maps cover: those that were passed, too, and lists of keys.

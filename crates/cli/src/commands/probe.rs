@@ -106,14 +106,13 @@ record! {
         kind: String [row],
         state: State,
         entries: Option<u64>,
-        /// keys or ranges within the bounds of the file; all, if those are unknown
         in_bounds: u64 [row],
         /// keys or ranges for which a lookup must read the file
         read_for: u64 [row],
         /// those of them that only range tombstones are the reason for
         read_for_range_tombstones: Option<u64> [row],
         keys_probed: u64,
-        /// share of these keys for which the filter says "may contain": its false positive rate if all are absent
+        /// share of these keys for which the filter says "may contain"
         positive_rate: Option<Rate> [row],
         expected_fpr: Option<Rate> [row],
         reason: Option<String>,

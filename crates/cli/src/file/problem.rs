@@ -17,15 +17,15 @@ use crate::words::group::without_path;
 words! {
     /// The state of a file or of its filter, from best to worst.
     pub(crate) enum State {
-        /// the filter can be used and is of the requested kind, or Bloom because the file has too few keys for it
+        /// nothing is wrong: filters can be used, and are of the requested kind, or Bloom for too few keys
         Ok = "ok",
-        /// the filter is of another kind than requested for any other reason
+        /// the filter is of another kind than requested for another reason; `verify` does not ask
         Fallback = "fallback",
         /// the database does not use the file: no figure counts it
         NotLive = "not live",
         /// the file is a sidecar without its table: delete it
         Orphan = "orphan",
-        /// the sidecar is of another table, or of an earlier table of this name; readers ignore it
+        /// the sidecar is of another table, or of an earlier one of this name; readers ignore it
         Stale = "stale",
         /// there is no filter, although the table has entries
         Missing = "missing",

@@ -6,12 +6,16 @@ use std::path::Path;
 
 use anyhow::bail;
 
+use super::batch::KeyBatch;
+use super::file::Observed;
 use super::keys::for_each_key;
+use super::probe::{Because, FileProbe};
 use crate::file::key_list::{KeyLines, KeysFormat};
 use crate::file::open::Opened;
+use crate::print::types::Rate;
 use crate::system::input;
 use crate::words::escape::hex;
-use crate::words::units::{counted, grouped};
+use crate::words::units::{counted, grouped, margin};
 
 /// Maximum number of keys that are made. At a rate of 1 % on each of seven levels, they measure it to about a tenth of
 /// itself.
@@ -69,16 +73,17 @@ impl AbsentKeys {
         Self { keys, from, is_made: true }
     }
 
-    /// Fails if `keys`, that a filter said it may contain at the rate `observed`, are stored in the table.
-    pub(crate) fn ensure_absent(
-        keys: &[&[u8]],
-        opened: &Opened,
-        observed: f64,
-        expected: Option<f64>,
-    ) -> anyhow::Result<()> {
-        if observed <= SUSPICIOUS * expected.unwrap_or(USUAL_FPR) {
+    /// Fails if keys of the batch, which the filter said it may contain, are stored in the file.
+    pub(crate) fn ensure_absent(probe: &FileProbe, batch: &KeyBatch<'_>, opened: &Opened) -> anyhow::Result<()> {
+        if !Observed::of(probe)
+            .observed_fpr
+            .is_some_and(|rate| rate.0 > SUSPICIOUS * probe.expected_fpr.unwrap_or(USUAL_FPR))
+        {
             return Ok(());
         }
+        let passed = probe.candidates.iter().filter(|(because, _)| *because == Because::Filter);
+        let keys: Vec<_> =
+            passed.flat_map(|(_, positions)| positions.iter()).map(|at| batch.keys[at as usize]).collect();
         let sample: HashSet<&[u8]> = keys.iter().step_by(keys.len().div_ceil(SAMPLED)).copied().collect();
         let mut stored = HashSet::<&[u8]>::new();
         // A table whose keys cannot be read does not show that they are stored.
@@ -95,6 +100,21 @@ impl AbsentKeys {
             counted(sample.len() as u64, "key"),
             input::name(&opened.found.path)
         )
+    }
+}
+
+impl Observed {
+    /// Returns what the filter answered for absent keys.
+    pub(crate) fn of(probe: &FileProbe) -> Self {
+        let (probes, positives) = (probe.probes(), probe.positives());
+        let rate = |rate: f64| (probes > 0).then_some(Rate(rate));
+        Self {
+            probes,
+            not_probed: probe.count(Because::NotCovered),
+            positives,
+            observed_fpr: rate(positives as f64 / probes as f64),
+            observed_fpr_margin: rate(margin(positives, probes)),
+        }
     }
 }
 

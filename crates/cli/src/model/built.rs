@@ -12,7 +12,6 @@ record! {
     /// A filter that was built.
     pub(crate) struct BuiltFilter {
         pub(crate) kind: String,
-        /// why the kind is not the requested one
         pub(crate) fallback: Option<String>,
         pub(crate) keys: Option<u64>,
         pub(crate) filter_bytes: Bytes,

@@ -25,17 +25,15 @@ words! {
 
     /// Where a filter is stored.
     pub(crate) enum Role {
-        /// in its table
         Table = "table",
         /// in the file next to its table
         Sidecar = "sidecar",
-        /// in a file without a table
         File = "file",
     }
 }
 
 record! {
-    /// A file, as far as it was read.
+    /// One of the `files` of `inspect`.
     pub(crate) struct FileReport {
         pub(crate) path: PathName [row],
         pub(crate) format: Format [row],
@@ -76,9 +74,7 @@ record! {
         pub(crate) range_tombstones: Option<u64>,
         /// whether lookups must read the table whatever its filter answers
         pub(crate) has_range_tombstones: Option<bool>,
-        /// no key of the table sorts before it
         pub(crate) smallest_key: Option<Key>,
-        /// no key of the table sorts after it
         pub(crate) largest_key: Option<Key>,
         pub(crate) bounds_from: Option<Origin>,
         pub(crate) comparator: Option<String>,
@@ -94,7 +90,6 @@ record! {
         pub(crate) role: Role,
         pub(crate) kind: String [row],
         pub(crate) requested: Option<String>,
-        /// why the kind is not the requested one
         pub(crate) fallback: Option<String>,
         pub(crate) policy: Option<String>,
         pub(crate) state: State,

@@ -21,15 +21,12 @@ use crate::print::words;
 words! {
     /// Why a lookup must read a file, or need not.
     pub(crate) enum Because {
-        /// what its filter says
         Filter = "filter",
         /// its smallest and largest key
         Bounds = "bounds",
         /// what a map that covers it says
         Map = "map",
-        /// it has no filter
         NoFilter = "no filter",
-        /// its filter cannot be used
         UnusableFilter = "unusable filter",
         /// its filter holds no part of such keys
         NotCovered = "not covered",
@@ -274,9 +271,13 @@ impl FileProbe {
     fn probe_verified<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), BlockError> {
         let hashes = sought.hashes(block.hash_identity())?;
         let positions = listed(&self.in_maps);
-        let hashes: Vec<KeyHash> = positions.iter().map(|&position| hashes[position as usize]).collect();
         let mut matches = MatchBitmap::default();
-        block.may_contain_batch(&hashes, &mut matches);
+        if positions.len() == hashes.len() {
+            block.may_contain_batch(&hashes, &mut matches);
+        } else {
+            let hashes: Vec<KeyHash> = positions.iter().map(|&position| hashes[position as usize]).collect();
+            block.may_contain_batch(&hashes, &mut matches);
+        }
         let positives = of_ascending(matches.iter().map(|index| positions[index]).collect());
         self.answered(block.info().kind.to_string(), block.info().expected_fpr, positives);
         Ok(())

@@ -29,7 +29,7 @@ record! {
         pub(crate) path: PathName,
         pub(crate) state: State,
         pub(crate) problems: Vec<String>,
-        /// damage to filters of the table that a sound sidecar replaces
+        /// damage to filters that a sound sidecar replaces
         pub(crate) replaced: Vec<String>,
         pub(crate) entries: Option<u64>,
         pub(crate) missing_entries: Option<u64>,

@@ -108,7 +108,6 @@ record! {
         advice: String [notable],
         notes: Vec<String>,
         dollars_per_thousand_gets: Dollars [json],
-        /// price of a month of 10^9 bytes
         dollars_per_gigabyte_month: Dollars [json],
         rewrites: Figure [json],
         /// entries of a map for each flushed key, with the ids of files

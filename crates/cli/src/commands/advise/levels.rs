@@ -72,7 +72,6 @@ record! {
     pub(crate) struct LevelFilters {
         pub(crate) level: u32 [row],
         pub(crate) keys: u64 [row],
-        /// sorted runs of the level, all of which a lookup reads
         pub(crate) runs: u64 [row],
         pub(crate) tables: u64,
         pub(crate) filter_bytes: Bytes [row],

@@ -89,7 +89,6 @@ record! {
         pub(crate) tables: u64 [notable],
         pub(crate) entries: u64 [notable],
         pub(crate) table_bytes: Bytes [notable],
-        /// lines whose key came again later
         pub(crate) duplicate_keys: u64,
         pub(crate) built_filters: Vec<String> [notable],
         pub(crate) written: Vec<WrittenTable> [json],

@@ -12,11 +12,10 @@ use crate::model::file::{FileReport, FilterReport, Observed};
 use crate::model::group::{Family, Surveyed};
 use crate::model::judge::advise;
 use crate::model::probe::{Because, FileProbe, probe};
-use crate::print::types::{Bits, Rate};
+use crate::print::types::Bits;
 use crate::system::input;
 use crate::system::progress::Progress;
 use crate::words::group::without_path;
-use crate::words::units::margin;
 
 /// The tables of a store by column family, and the keys that those of each family were measured on.
 pub(crate) struct Survey {
@@ -125,12 +124,8 @@ fn probe_one(
         Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
     };
     let probed = probe(&opened, keys, None, context);
-    if !absent.is_made && probed.probes() > 0 {
-        let positives = probed.candidates.iter().filter(|(because, _)| *because == Because::Filter);
-        let positives = positives.flat_map(|(_, positions)| positions.iter());
-        let positives: Vec<_> = positives.map(|position| keys.keys[position as usize]).collect();
-        let observed = probed.positives() as f64 / probed.probes() as f64;
-        AbsentKeys::ensure_absent(&positives, &opened, observed, probed.expected_fpr)?;
+    if !absent.is_made {
+        AbsentKeys::ensure_absent(&probed, keys, &opened)?;
     }
     Ok(probed)
 }
@@ -156,16 +151,9 @@ impl Surveyed {
         self.unfiltered_reads = probed.count(Because::NoFilter) + probed.count(Because::UnusableFilter);
         // Reads for range tombstones are not useless.
         self.reads = probed.candidates() - probed.count(Because::RangeTombstones);
-        let (probes, positives) = (probed.probes(), probed.positives());
         // A filter with a problem is positive for every key, which is no rate of its own.
-        if probes > 0 && probed.problem.is_none() {
-            report.observed = Some(Observed {
-                probes,
-                not_probed: probed.count(Because::NotCovered),
-                positives,
-                observed_fpr: Some(Rate(positives as f64 / probes as f64)),
-                observed_fpr_margin: Some(Rate(margin(positives, probes))),
-            });
+        if probed.probes() > 0 && probed.problem.is_none() {
+            report.observed = Some(Observed::of(probed));
         }
     }
 }
