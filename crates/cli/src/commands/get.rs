@@ -418,7 +418,7 @@ fn numbered_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let [older, newer] = [0, 1].map(|index: usize| input::name(&pair[index]));
         format!("{older} and {newer} have the same number: cannot tell which is newer")
     } else if tables.is_empty() {
-        format!("{} contains no table (*.sst): build some with `sstfilter build`", input::name(directory))
+        format!("{} contains no table of sstfilter (*.sst)", input::name(directory))
     } else {
         return Ok(tables);
     };

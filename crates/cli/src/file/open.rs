@@ -193,8 +193,7 @@ pub(crate) fn ensure_own_table(path: &Path) -> anyhow::Result<()> {
         Look::Table => return Ok(()),
         Look::Neither => bail!("{}: {}", input::name(path), neither(path)),
         Look::Foreign(engine) => {
-            let advice =
-                "`probe` shows which tables may contain a key, and `get --keys-only` prints the keys of a table";
+            let advice = "`probe` shows which tables may contain a key, and `get TABLE --keys-only` prints the keys of one table";
             bail!("{}: expected a table of sstfilter, got one of {}: {advice}", input::name(path), engine.name())
         }
         Look::Map => "a file map",

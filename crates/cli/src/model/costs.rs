@@ -110,7 +110,8 @@ impl Cost {
         Self { choice, filter_bytes: Bytes(bytes), bits_per_key, mean_fpr, ..Self::default() }
     }
 
-    /// Returns the cost of other filters; `None` if all tables have too few keys for them, so that they get Bloom.
+    /// Returns the cost of other filters; `None` if all tables have too few keys for them, so that they get Bloom, or
+    /// if they cannot be as small.
     fn replaced(&self, filters: &[TableFilter], policy: Policy, goal: Goal) -> Option<Self> {
         let (mut kept_filters, mut small) = (0, 0);
         let mut replaced = |filter: &TableFilter| {
@@ -120,7 +121,7 @@ impl Cost {
             other.map_or(*filter, |(other, _)| other)
         };
         let others: Vec<_> = filters.iter().map(&mut replaced).collect();
-        let goal = match goal {
+        let kept = match goal {
             Goal::Rate => "same rate".to_owned(),
             Goal::Bytes => "same bytes".to_owned(),
             Goal::Chosen(Sizing::Rate(rate)) => format!("rate of {}", brief_percent(rate.get())),
@@ -136,7 +137,11 @@ impl Cost {
             small if small == filters.len() => return None,
             small => format!(" (bloom for {})", counted(small as u64, "small table")),
         };
-        let cost = Self::of(format!("{policy}, {goal}{few}"), &others);
+        let cost = Self::of(format!("{policy}, {kept}{few}"), &others);
+        // Bloom filters of few keys have a smallest size.
+        if matches!(goal, Goal::Bytes) && cost.filter_bytes.0 > self.filter_bytes.0 / 50 * 51 {
+            return None;
+        }
         let saved_share = Some(Rate(1.0 - cost.filter_bytes.0 as f64 / self.filter_bytes.0.max(1) as f64));
         Some(Self { saved_share, kept_filters, ..cost })
     }

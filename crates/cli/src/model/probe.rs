@@ -1,6 +1,7 @@
 //! Probes one file for keys or ranges. Bounds exclude first, then a map of files, then the file's filter. Whatever a
 //! map or a filter says, a table with range tombstones must be read for each key in its bounds.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
@@ -271,13 +272,10 @@ impl FileProbe {
     fn probe_verified<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), BlockError> {
         let hashes = sought.hashes(block.hash_identity())?;
         let positions = listed(&self.in_maps);
+        let chosen = || positions.iter().map(|&position| hashes[position as usize]).collect::<Vec<_>>();
+        let hashes = if positions.len() == hashes.len() { Cow::Borrowed(&hashes[..]) } else { Cow::Owned(chosen()) };
         let mut matches = MatchBitmap::default();
-        if positions.len() == hashes.len() {
-            block.may_contain_batch(&hashes, &mut matches);
-        } else {
-            let hashes: Vec<KeyHash> = positions.iter().map(|&position| hashes[position as usize]).collect();
-            block.may_contain_batch(&hashes, &mut matches);
-        }
+        block.may_contain_batch(&hashes, &mut matches);
         let positives = of_ascending(matches.iter().map(|index| positions[index]).collect());
         self.answered(block.info().kind.to_string(), block.info().expected_fpr, positives);
         Ok(())

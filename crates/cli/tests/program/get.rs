@@ -166,7 +166,7 @@ fn of_other_engines_there_are_keys_alone() {
         let json = run(&["get", &table, "--keys-only", "--json"]).expect_code(0).json();
         assert_eq!(json["found_entries"], count);
         for refused in [&["get", &table][..], &["get", &table, "--salvage"], &["get", &table, "key"]] {
-            run(refused).expect_error("`get --keys-only` prints the keys of a table");
+            run(refused).expect_error("`get TABLE --keys-only` prints the keys of one table");
         }
     }
     for directory in ["rocksdb", "leveldb"] {

@@ -129,7 +129,7 @@ fn bad_input_is_refused_with_advice_and_leaves_everything_as_it_was() {
             ("get @/tables --keys @/blank", "contains no key"),
             ("get @/tables --keys @/cut.sst", "expected a file of keys, got a table"),
             ("get @/missing k", "cannot read @/missing"),
-            ("get @/void k", "contains no table (*.sst): build some"),
+            ("get @/void k", "contains no table of sstfilter (*.sst)"),
             ("get @/large k", "@/large: neither a table nor a filter block"),
             ("get @/cut.sst k", "@/cut.sst: neither a table nor a filter block"),
             ("get @/cut.sst", "it may have been cut short"),

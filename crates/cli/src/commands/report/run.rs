@@ -141,6 +141,7 @@ impl StoreReport {
         if let others @ 1.. = survey.walk.others.len() {
             notes.push(format!("neither tables nor filters: {}", counted(others as u64, "file")));
         }
+        notes.extend((survey.families.len() > 1).then(|| "what other filters would cost: --family NAME".to_owned()));
         let chosen = args.fpr.map(Sizing::Rate).or(args.bits_per_key.map(Sizing::BitsPerKey));
         let (mut families, mut files) = (Vec::new(), Vec::new());
         let is_one = survey.families.len() == 1;
@@ -290,7 +291,8 @@ impl FamilyReport {
             let level = figures.level.map_or_else(String::new, |level| format!(" on level {level}"));
             let (Some(observed), Some(margin)) = (figures.observed_fpr, figures.observed_fpr_margin) else { continue };
             let observed = with_margin(observed.0, margin.0);
-            findings.push(format!("more false positives than expected{level}: {observed}"));
+            let why = "absent keys may be correlated, or some of them stored";
+            findings.push(format!("more false positives than expected{level}: {observed} ({why})"));
         }
         findings
     }
@@ -298,9 +300,10 @@ impl FamilyReport {
     /// Returns a sentence on the bytes that Ribbon filters would save at the same rate.
     fn conclusion(&self) -> Option<String> {
         let [now, ribbon, ..] = &self.costs[..] else { return None };
-        // Tables of few keys get Bloom filters: there is nothing to say about Ribbon, nor about hardly any difference.
+        if !ribbon.choice.starts_with("ribbon") {
+            return Some("no table has enough keys for Ribbon filters of sstfilter to be smaller".to_owned());
+        }
         let Rate(saved) = ribbon.saved_share.filter(|saved| saved.0.abs() >= 0.0005)?;
-        ribbon.choice.starts_with("ribbon").then_some(())?;
         let (was, is) = (grouped(now.filter_bytes.0), grouped(ribbon.filter_bytes.0));
         let than = if saved < 0.0 { "more" } else { "less" };
         let left_out = match self.uncosted_tables {
