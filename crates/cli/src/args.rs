@@ -28,7 +28,8 @@ Exit codes:
        a merged map has unknown pages, or no filter meets the need (advise)
   2    failure: standard error, or the report, says why and what to do. With --json, the
        object is {\"error\": \"...\"}, unless a report has the problems
-  3    something could not be checked (verify), or not all files are known (probe)
+  3    part of a table or filter could not be checked (verify), or not all files are known
+       (probe). Logs and blob files are not read, and do not count
   130  interrupted (Ctrl-C); 143 after SIGTERM. What was completed is whole
   141  the reader of the output went away (sstfilter ... | head)";
 

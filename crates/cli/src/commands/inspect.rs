@@ -84,9 +84,8 @@ pub(crate) fn run(
             }
         }
     }
-    match unread {
-        Some(first) if files.iter().all(|file| file.state == State::Unread) => return Err(first),
-        _ => {}
+    if let Some(first) = unread.filter(|_| files.iter().all(|file| file.state == State::Unread)) {
+        return Err(first);
     }
     name_covered(&mut files, &args.key_lists, format, context)?;
     let has_tables = files.iter().any(|file| file.format.is_table());

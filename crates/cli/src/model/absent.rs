@@ -75,16 +75,14 @@ impl AbsentKeys {
 
     /// Fails if keys of the batch, which the filter said it may contain, are stored in the file.
     pub(crate) fn ensure_absent(probe: &FileProbe, batch: &KeyBatch<'_>, opened: &Opened) -> anyhow::Result<()> {
-        if !Observed::of(probe)
-            .observed_fpr
-            .is_some_and(|rate| rate.0 > SUSPICIOUS * probe.expected_fpr.unwrap_or(USUAL_FPR))
-        {
+        let observed = Observed::of(probe).observed_fpr.map_or(0.0, |rate| rate.0);
+        if observed <= SUSPICIOUS * probe.expected_fpr.unwrap_or(USUAL_FPR) {
             return Ok(());
         }
         let passed = probe.candidates.iter().filter(|(because, _)| *because == Because::Filter);
-        let keys: Vec<_> =
-            passed.flat_map(|(_, positions)| positions.iter()).map(|at| batch.keys[at as usize]).collect();
-        let sample: HashSet<&[u8]> = keys.iter().step_by(keys.len().div_ceil(SAMPLED)).copied().collect();
+        let passed: Vec<_> = passed.flat_map(|(_, positions)| positions).collect();
+        let sampled = passed.iter().step_by(passed.len().div_ceil(SAMPLED));
+        let sample: HashSet<&[u8]> = sampled.map(|&at| batch.keys[at as usize]).collect();
         let mut stored = HashSet::<&[u8]>::new();
         // A table whose keys cannot be read does not show that they are stored.
         let _ = for_each_key(opened, &mut |key| {

@@ -125,10 +125,8 @@ pub(crate) fn filtered(positions: &Positions, is_taken: impl Fn(usize) -> bool) 
 /// Returns a list of positions. Those of a whole batch are not read from the set, which would take half of the time of
 /// a probe.
 pub(crate) fn listed(positions: &Positions) -> Vec<u32> {
-    match positions.max() {
-        Some(last) if u64::from(last) < positions.len() => (0..=last).collect(),
-        _ => positions.iter().collect(),
-    }
+    let last = positions.max().filter(|&last| u64::from(last) < positions.len());
+    last.map_or_else(|| positions.iter().collect(), |last| (0..=last).collect())
 }
 
 /// Returns the set of these positions, which is fastest if they ascend.

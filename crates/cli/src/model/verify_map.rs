@@ -52,7 +52,11 @@ impl MapCheck {
     /// Returns how many keys were looked up, and how many pages say nothing about keys.
     pub(super) fn remarks(&self, keys: Option<u64>) -> impl Iterator<Item = String> {
         let files = counted(self.covered_files, "file");
-        let rest = if self.files_compared < self.covered_files { ", and no others were passed" } else { "" };
+        let rest = if self.files_compared < self.covered_files {
+            "; `map merge --keep` drops files that are gone"
+        } else {
+            ""
+        };
         let compared = keys.filter(|_| self.covered_files > 0).map(|keys| match self.files_compared {
             0 => format!("covers {files}, none of which was passed"),
             some => format!("{} of {} of {files} looked up{rest}", counted(keys, "key"), grouped(some)),

@@ -98,7 +98,7 @@ pub(crate) fn run(args: &KindArgs) -> anyhow::Result<(Outcome, KindAdvice)> {
             Some(first) => format!("{}: {}{}", first.kind.name, first.kind.strength, conditions(first)),
             None => "no kind meets all requirements: allow more memory, or more false positives".to_owned(),
         },
-        notes: vec!["times: measured on one machine; compare them only with each other".to_owned()],
+        notes: vec!["cost: bytes times the time over the filter's life, by times of one machine".to_owned()],
     };
     Ok((Outcome::from_sound(!ranked.is_empty()), advice))
 }
