@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn a_record_reaches_the_fields_of_a_manifest() {
-        // The comparator, and a field that is not known.
-        let named = Manifest::parse(&manifest_of(b"\x01\x03cmp")).expect("a manifest");
+        // The comparator, the next file number, and a field that is not known.
+        let named = Manifest::parse(&manifest_of(b"\x01\x03cmp\x03\x09")).expect("a manifest");
         assert_eq!(named.comparator(), Some("cmp"));
         assert!(matches!(Manifest::parse(&manifest_of(b"\x92\x03")), Err(Error::Unsupported { .. })));
     }

@@ -61,7 +61,7 @@ fn write_pages(mut program: Command, directory: &Path) -> anyhow::Result<()> {
     let mut pages = Vec::new();
     add_pages(program, &mut pages)?;
     let (names, pages): (Vec<_>, Vec<_>) = pages.into_iter().unzip();
-    OwnFiles::prepare(directory, names.into_iter().map(|name| (name, MARK)))?.write(&pages).map(drop)
+    OwnFiles::prepare(directory, names.into_iter().map(|name| (name, MARK)), &[])?.write(&pages).map(drop)
 }
 
 /// Adds the pages of a command and its subcommands, each with its file name.

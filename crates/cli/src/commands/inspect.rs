@@ -9,13 +9,13 @@ use clap::Args;
 
 use crate::file::key_list::KeysFormat;
 use crate::file::look::{Look, look_at};
-use crate::file::open::{Context, Opened, open_to_probe};
+use crate::file::open::{Context, open_to_probe};
 use crate::file::problem::State;
 use crate::file::walk::{Found, Walk, is_directory};
 use crate::model::absent::AbsentKeys;
 use crate::model::batch::KeyBatch;
 use crate::model::describe::{describe, describe_problem};
-use crate::model::file::{FileReport, Observed, Reason};
+use crate::model::file::{FileReport, Reason};
 use crate::model::keys::{Source, file_id, id_text};
 use crate::model::probe::probe_filter;
 use crate::print::types::PathName;
@@ -75,7 +75,9 @@ pub(crate) fn run(
                 if has_map && report.format.is_table() {
                     report.contents.file_id = file_id(&opened).ok().map(id_text);
                 }
-                report.observed = batch.as_ref().map(|keys| observe(&opened, keys, context)).transpose()?;
+                // The filter itself: bounds of the table would exclude keys before it.
+                let observe = |keys| AbsentKeys::observe(&probe_filter(&opened, keys, context), keys, &opened);
+                report.observed = batch.as_ref().map(observe).transpose()?;
                 files.push(report);
             }
             Err(problem) => {
@@ -113,13 +115,6 @@ fn reasons_of(files: &[FileReport]) -> Vec<String> {
         Some(group::line(&format!("{state}{text}"), "file", names.iter().map(AsRef::as_ref)))
     };
     groups.into_iter().filter_map(line).collect()
-}
-
-/// Probes the filter itself: bounds of the table would exclude keys before it.
-fn observe(opened: &Opened, keys: &KeyBatch<'_>, context: &Context) -> anyhow::Result<Observed> {
-    let probe = probe_filter(opened, keys, context);
-    AbsentKeys::ensure_absent(&probe, keys, opened)?;
-    Ok(Observed::of(&probe))
 }
 
 /// Names the files that maps cover: those that were passed, too, and lists of keys.

@@ -12,11 +12,12 @@ use sstfilter_table::{Table, TableError, TableOptions};
 
 use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
 use crate::file::context::Context;
+use crate::file::database::directory_of;
 use crate::file::look::list;
 use crate::file::names::has_table_extension;
 use crate::file::open::{ensure_own_table, open, open_table_alone};
 use crate::file::problem::{State, explained};
-use crate::file::replace::{Replaces, directory_of, remove_leftovers};
+use crate::file::replace::{Replaces, remove_leftovers};
 use crate::file::walk::{Found, is_directory};
 use crate::model::built::BuiltFilter;
 use crate::model::describe::{describe, describe_problem};
@@ -159,7 +160,7 @@ fn rebuild(
     // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
     let _writing = interrupt::writing();
     Replaces::SIDECAR.check(&sidecar)?;
-    remove_leftovers(directory_of(path))?;
+    directory_of(path).map(remove_leftovers).transpose()?;
     table.install_sidecar(&built, &writing)?;
     let after = built.point_report.as_ref().map(BuiltFilter::new).unwrap_or_default();
     Ok(RebuiltTable { path: PathName(path.to_owned()), before, after: Some(after), sized_by, failure: None })

@@ -18,6 +18,7 @@ use super::context::Context;
 pub(crate) use super::context::{RangePrefix, parse_prefix};
 use super::problem::State;
 use crate::system::input::RegularFile;
+use crate::words::units::grouped;
 
 /// All partitions of a filter; each is a block or the reason why it cannot be probed.
 pub(crate) struct Partitions<'a> {
@@ -74,6 +75,19 @@ impl<'a> Partitions<'a> {
         })
     }
 
+    /// Returns the first problem in words, and how many more there are.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (number, problem) = self.problems().next()?;
+        let first = match problem {
+            FilterProblem::PartitionChecksum { .. } => problem.to_string(),
+            _ => format!("partition {number} of a filter: {problem}"),
+        };
+        Some(match self.problems().count() as u64 - 1 {
+            0 => first,
+            more => format!("{first}, and {} more partitions", grouped(more)),
+        })
+    }
+
     /// Returns the worst state of all partitions.
     pub(crate) fn state(&self) -> State {
         let of = |problem: &FilterProblem| match problem {
@@ -95,9 +109,8 @@ impl<'a> Partitions<'a> {
 
     /// Returns the names of the partitions' kinds.
     pub(crate) fn kinds(&self) -> String {
-        let kinds = self.blocks.iter().flatten().map(|block| block.info().kind.to_string());
-        let kinds: Vec<_> = kinds.collect::<BTreeSet<_>>().into_iter().collect();
-        format!("partitioned, {}", kinds.join(", "))
+        let kinds = self.blocks.iter().flatten().map(|block| block.info().kind.name());
+        kinds.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the mean rate of all partitions, under the assumption that probed keys fall into partitions as stored

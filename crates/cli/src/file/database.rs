@@ -2,20 +2,27 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use anyhow::{Context, anyhow, ensure};
 use sstfilter_interop::{Manifest, ManifestFile};
 
 use super::names::engine_number;
 use super::problem::{Problem, explained};
+use crate::print::words;
 use crate::system::input::{self, RegularFile};
+use crate::words::units::counted;
 
 /// Limit on the file CURRENT, which contains `MANIFEST-`, a number and a line feed.
 const MAX_CURRENT_BYTES: u64 = 64;
 
-/// How often CURRENT is read: a running engine removes the manifest that it names when it writes a new one.
+/// How often CURRENT is read: a running engine removes the manifest that it names when it writes a new one, and may be
+/// writing a record.
 const ATTEMPTS: u32 = 3;
+
+/// Between attempts.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A database, as its manifest described it when it was read.
 #[derive(Debug)]
@@ -48,14 +55,9 @@ impl Database {
         for _ in 0..ATTEMPTS {
             match read_version(directory, &mut manifest) {
                 Ok(version) => return (Self { directory: directory.to_owned(), version: Some(version) }, None),
-                Err(error) => {
-                    let is_gone = is_not_found(&error);
-                    problem = Some(error);
-                    if !is_gone {
-                        break;
-                    }
-                }
+                Err(error) => problem = Some(error),
             }
+            thread::sleep(PAUSE);
         }
         let problem = problem.map(|reason| {
             let why = explained(&reason);
@@ -158,19 +160,20 @@ pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
     kinds.into_iter().any(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// A file of a database that is no table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum EngineFile {
-    Current,
-    Identity,
-    Lock,
-    Log,
-    Manifest,
-    Options,
-    Wal,
-    Blob,
-    Temporary,
-    Marker,
+words! {
+    /// A file of a database that is no table.
+    pub(crate) enum EngineFile {
+        Current = "CURRENT",
+        Identity = "IDENTITY",
+        Lock = "LOCK",
+        Log = "LOG",
+        Manifest = "MANIFEST",
+        Options = "OPTIONS file",
+        Wal = "WAL",
+        Blob = "blob file",
+        Temporary = "temporary file",
+        Marker = "marker",
+    }
 }
 
 impl EngineFile {
@@ -179,6 +182,8 @@ impl EngineFile {
         let name = path.file_name()?.to_str()?;
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let numbered = |extension: &str| name.strip_suffix(extension).is_some_and(is_number);
+        // After a failover, Pebble goes on in `NUMBER-PART.log`.
+        let is_log = |name: &str| name.split('-').all(is_number);
         Some(match name {
             "CURRENT" => Self::Current,
             "IDENTITY" => Self::Identity,
@@ -189,35 +194,19 @@ impl EngineFile {
             _ if name.strip_prefix("OPTIONS-").is_some_and(|rest| is_number(rest.trim_end_matches(".dbtmp"))) => {
                 Self::Options
             }
-            _ if numbered(".log") => Self::Wal,
+            _ if name.strip_suffix(".log").is_some_and(is_log) => Self::Wal,
             _ if numbered(".blob") => Self::Blob,
-            _ if numbered(".dbtmp") => Self::Temporary,
+            _ if name.strip_suffix(".dbtmp").is_some() => Self::Temporary,
             _ if name.starts_with("marker.") => Self::Marker,
             _ => return None,
         })
     }
 
-    fn noun(self) -> &'static str {
-        match self {
-            Self::Current => "CURRENT",
-            Self::Identity => "IDENTITY",
-            Self::Lock => "LOCK",
-            Self::Log => "LOG",
-            Self::Manifest => "MANIFEST",
-            Self::Options => "OPTIONS",
-            Self::Wal => "WAL",
-            Self::Blob => "blob file",
-            Self::Temporary => "temporary file",
-            Self::Marker => "marker",
-        }
-    }
-
     /// Returns these files in words, if there are any: `CURRENT, LOCK, 2 blob files`.
     pub(crate) fn line(files: &BTreeMap<Self, u64>) -> Option<String> {
         let named = files.iter().map(|(file, &number)| match file {
-            Self::Current | Self::Identity | Self::Lock => file.noun().to_owned(),
-            Self::Options => format!("{number} OPTIONS"),
-            _ => crate::words::units::counted(number, file.noun()),
+            Self::Current | Self::Identity | Self::Lock => file.text().to_owned(),
+            _ => counted(number, file.text()),
         });
         (!files.is_empty()).then(|| named.collect::<Vec<_>>().join(", "))
     }

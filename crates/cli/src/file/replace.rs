@@ -16,6 +16,7 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::NamedTempFile;
 
+use super::database::directory_of;
 use super::look::{Look, begins_with, is_own_file, list};
 use super::names::is_leftover;
 use crate::system::{input, interrupt};
@@ -108,7 +109,8 @@ pub(crate) fn write_with<T>(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<T>,
 ) -> anyhow::Result<T> {
     let context = || format!("cannot write {}", path_name(path));
-    let directory = directory_of(path);
+    // Of the file itself, because a rename does not cross file systems.
+    let directory = directory_of(path).unwrap_or(Path::new("."));
     remove_leftovers(directory).with_context(context)?;
     let mut file = LocalFileSystem.create(directory).with_context(context)?;
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
@@ -153,11 +155,6 @@ pub(crate) fn remove_leftover(path: &Path) -> io::Result<bool> {
     if file.try_lock().is_err() { Ok(false) } else { fs::remove_file(path).map(|()| true) }
 }
 
-/// Returns the directory of a file. Temporary files must be in it, because a rename does not cross file systems.
-pub(crate) fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// Files that one command writes to one directory, each recognized by its beginning.
 pub(crate) struct OwnFiles(Vec<(PathBuf, Replaces)>);
 
@@ -166,6 +163,7 @@ impl OwnFiles {
     pub(crate) fn prepare(
         directory: &Path,
         files: impl IntoIterator<Item = (impl AsRef<Path>, &'static str)>,
+        inputs: &[PathBuf],
     ) -> anyhow::Result<Self> {
         let name = path_name(directory);
         fs::create_dir_all(directory).with_context(|| format!("cannot create the directory {name} (--out)"))?;
@@ -173,7 +171,10 @@ impl OwnFiles {
         let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
         let files: Vec<_> = files.into_iter().map(own).collect();
         // All before the first is written: half of a new report next to half of an old one would mislead.
-        files.iter().try_for_each(|(path, replaces)| replaces.check(path))?;
+        for (path, replaces) in &files {
+            replaces.check(path)?;
+            ensure_no_input(path, inputs.iter().map(AsRef::as_ref))?;
+        }
         // A trial, so that a read-only directory is refused before the work and not after it.
         let file = LocalFileSystem.create(directory);
         file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))?;

@@ -1,9 +1,9 @@
 //! The files that a command is about: those that were passed, and those of directories and databases.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use anyhow::{Context, bail};
 
@@ -79,17 +79,20 @@ impl Walk {
     fn of_any(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut walker = Walker::default();
         paths.iter().try_for_each(|path| walker.add(path))?;
-        let mut walk = walker.walk;
-        if walker.has_directory || !walk.engine_files.is_empty() {
-            walk.add_unlisted();
-            return Ok(walk);
-        }
-        // Whoever passes tables by their names asks about them: what replaced them may not be among these. A table that
+        let Walker { mut walk, whole, .. } = walker;
+        walk.add_unlisted(Some(&whole));
+        // Whoever passes a file by its name asks about it: what replaced a table may not be among these. A table that
         // is being written is none yet, unless there is no other.
+        let is_named = |path: &Path| directory_of(path).is_some_and(|directory| !whole.contains(&canonical(directory)));
         let is_alone = walk.files.is_empty();
-        let is_meant = |found: &mut Found| is_alone || matches!(found.standing, Standing::NotLive(REPLACED));
-        let meant: Vec<_> = walk.not_live.extract_if(.., is_meant).collect();
-        walk.files.extend(meant);
+        let is_meant = |found: &mut Found| {
+            let is_complete = || !matches!(look_at(&found.path), Ok(Look::Neither));
+            let is_replaced = matches!(found.standing, Standing::NotLive(REPLACED));
+            is_named(&found.path) && (is_alone || is_replaced || is_complete())
+        };
+        walk.files.extend(walk.not_live.extract_if(.., is_meant).collect::<Vec<_>>());
+        let others: Vec<_> = walk.others.extract_if(.., |path| is_named(path)).collect();
+        walk.files.extend(others.iter().map(|path| Found::alone(path)));
         Ok(walk)
     }
 
@@ -98,7 +101,7 @@ impl Walk {
     pub(crate) fn walk_again(&mut self, paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
         let known: HashSet<_> = self.files.iter().map(|found| found.path.clone()).collect();
         let mut newer = Self::of_any(paths)?;
-        newer.add_unlisted();
+        newer.add_unlisted(None);
         newer.files.retain(|found| !known.contains(&found.path));
         self.files.extend(newer.files.iter().cloned());
         self.problems.append(&mut newer.problems);
@@ -106,9 +109,11 @@ impl Walk {
     }
 
     /// Adds live tables that no directory has listed: a running engine has just written them, or they are gone. They
-    /// may have keys.
-    fn add_unlisted(&mut self) {
-        for database in &self.databases {
+    /// may have keys. `whole` are the databases that are meant, if not all.
+    fn add_unlisted(&mut self, whole: Option<&HashSet<PathBuf>>) {
+        let is_meant =
+            |database: &&Arc<Database>| whole.is_none_or(|all| all.contains(&canonical(&database.directory)));
+        for database in self.databases.iter().filter(is_meant) {
             let is_here = |found: &&Found| found.database.as_ref().is_some_and(|other| Arc::ptr_eq(other, database));
             let numbers = self.files.iter().filter(is_here).filter_map(|found| engine_number(&found.path)).collect();
             let found = |(path, standing)| Found { path, database: Some(Arc::clone(database)), standing };
@@ -164,8 +169,11 @@ struct Walker {
     walk: Walk,
     /// Two paths may lead to one file, as `DIR` and `DIR/000001.sst` do.
     met: HashSet<PathBuf>,
+    /// Files that do not count, by their own names.
+    passed_over: HashSet<PathBuf>,
     by_directory: HashMap<PathBuf, Option<Arc<Database>>>,
-    has_directory: bool,
+    /// Directories that were passed, or of which files were that only `DB/*` passes.
+    whole: HashSet<PathBuf>,
 }
 
 impl Walker {
@@ -179,7 +187,7 @@ impl Walker {
             self.add_file(path, true);
             return Ok(());
         }
-        self.has_directory = true;
+        self.whole.insert(canonical(path));
         // A directory that comes again would add its other files again.
         if !self.is_first(path) {
             return Ok(());
@@ -214,13 +222,22 @@ impl Walker {
         let database = directory_of(path).and_then(|directory| self.database_in(directory));
         let engine_file = database.as_ref().and_then(|_| EngineFile::of_name(path));
         let role = Role::of(path);
-        // A sidecar is reported with its table, unless it was passed.
-        if (role == Role::Sidecar && !is_passed) || !self.is_first(path) {
+        // A sidecar is reported with its table, unless it was passed. A running engine may have removed a file.
+        let is_removed = || fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let is_gone = || !is_passed && role == Role::File && !is_named_like_table(path) && is_removed();
+        if (role == Role::Sidecar && !is_passed) || is_gone() {
             return;
         }
-        // `DB/*` passes more files than those that the user means.
+        let standing = database.as_ref().map_or(Standing::Unknown, |database| standing(database, path));
+        let is_live = !matches!(standing, Standing::NotLive(_));
+        // What does not count must not hide the file that a link leads to.
+        let is_first = if is_live { self.is_first(path) } else { self.passed_over.insert(path_in_directory(path)) };
+        if !is_first {
+            return;
+        }
         let is_meant = is_passed && database.is_none();
         if let Some(file) = engine_file {
+            self.whole.extend(directory_of(path).map(canonical));
             *self.walk.engine_files.entry(file).or_default() += 1;
             let is_log = file == EngineFile::Wal;
             self.walk.log_bytes += if is_log { input::length(path).unwrap_or_default() } else { 0 };
@@ -229,8 +246,6 @@ impl Walker {
         } else if role == Role::Other && !is_meant {
             self.walk.others.push(path.to_owned());
         } else {
-            let standing = database.as_ref().map_or(Standing::Unknown, |database| standing(database, path));
-            let is_live = !matches!(standing, Standing::NotLive(_));
             let files = if is_live { &mut self.walk.files } else { &mut self.walk.not_live };
             files.push(Found { path: path.to_owned(), database, standing });
         }
@@ -278,6 +293,12 @@ fn canonical(path: &Path) -> PathBuf {
     // Standard input and missing files have no canonical path.
     let canonical = fs::canonicalize(path).ok().filter(|_| !input::is_standard(path));
     canonical.unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns the path of a file in the canonical path of its directory.
+fn path_in_directory(path: &Path) -> PathBuf {
+    let directory = directory_of(path).map(canonical).unwrap_or_default();
+    path.file_name().map_or_else(|| directory.clone(), |name| directory.join(name))
 }
 
 /// Returns what the manifest says about a file. It knows only the tables of its engine: a table of this library, or a

@@ -73,11 +73,12 @@ impl AbsentKeys {
         Self { keys, from, is_made: true }
     }
 
-    /// Fails if keys of the batch, which the filter said it may contain, are stored in the file.
-    pub(crate) fn ensure_absent(probe: &FileProbe, batch: &KeyBatch<'_>, opened: &Opened) -> anyhow::Result<()> {
-        let observed = Observed::of(probe).observed_fpr.map_or(0.0, |rate| rate.0);
-        if observed <= SUSPICIOUS * probe.expected_fpr.unwrap_or(USUAL_FPR) {
-            return Ok(());
+    /// Returns what the filter answered. Fails if keys of the batch that passed it are stored in the file.
+    pub(crate) fn observe(probe: &FileProbe, batch: &KeyBatch<'_>, opened: &Opened) -> anyhow::Result<Observed> {
+        let observed = Observed::of(probe);
+        let rate = observed.observed_fpr.as_ref().map_or(0.0, |rate| rate.0);
+        if rate <= SUSPICIOUS * probe.expected_fpr.unwrap_or(USUAL_FPR) {
+            return Ok(observed);
         }
         let passed = probe.candidates.iter().filter(|(because, _)| *because == Because::Filter);
         let passed: Vec<_> = passed.flat_map(|(_, positions)| positions).collect();
@@ -90,7 +91,7 @@ impl AbsentKeys {
             ControlFlow::Continue(())
         });
         if stored.is_empty() {
-            return Ok(());
+            return Ok(observed);
         }
         bail!(
             "--absent: expected keys that no table has, got stored ones: {} of {} that pass the filter of {}",

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sstfilter::{Domain, FallbackReason, FilterBlock, KindId};
 use sstfilter_range::{RangeInfo, RangeMap};
-use sstfilter_store::{FilterPart, FilterProblem, PartitionCut};
+use sstfilter_store::{FilterPart, PartitionCut};
 
 use super::file::{FilterReport, RangeRate};
 use super::keys::id_text;
@@ -66,9 +66,7 @@ pub(super) fn of_partitions(partitions: &Partitions<'_>, names: &[&str]) -> Filt
     let (index, blocks) = (partitions.index(), partitions.blocks());
     let (keys, length) = (index.keys(), index.container_bytes());
     let infos: Vec<_> = blocks.iter().flatten().map(FilterBlock::info).collect();
-    let mut kinds: Vec<_> = infos.iter().map(|info| info.kind.name()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
+    let (kinds, problem) = (partitions.kinds(), partitions.problem());
     // Fallbacks first: they matter more than what the number of keys decided.
     let mut others: Vec<_> = infos.iter().filter(|info| info.kind != info.requested).collect();
     others.sort_by_key(|info| info.reason == FallbackReason::TooFewKeys);
@@ -76,30 +74,17 @@ pub(super) fn of_partitions(partitions: &Partitions<'_>, names: &[&str]) -> Filt
         format!("{} of the partitions are {}, not {}: {}", others.len(), info.kind, info.requested, info.reason)
     });
     let is_fallback = others.first().is_some_and(|info| info.reason != FallbackReason::TooFewKeys);
-    let problems: Vec<_> = partitions.problems().collect();
-    let problem = problems.first().map(|(number, problem)| {
-        let first = match problem {
-            FilterProblem::PartitionChecksum { .. } => problem.to_string(),
-            _ => format!("partition {number} of a filter: {problem}"),
-        };
-        let more = problems.len() as u64 - 1;
-        if more > 0 { format!("{first}, and {} more partitions", grouped(more)) } else { first }
-    });
     let sizes =
         || (0..index.partitions()).filter_map(|number| index.block_range(number).ok()).map(|at| at.end - at.start);
-    let filtered: u64 = infos.iter().map(|info| info.keys).sum();
-    let positives: f64 = infos.iter().map(|info| info.expected_fpr * info.keys as f64).sum();
-    // Keys of partitions without a usable filter are always positive. Malformed indexes may record fewer keys.
-    let expected_fpr = (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64;
     FilterReport {
-        kind: if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") },
+        kind: if kinds.is_empty() { "none".to_owned() } else { kinds },
         requested: infos.first().map(|info| info.requested.name().to_owned()),
         state: if is_fallback { State::Fallback } else { State::Ok },
         fallback: other,
         keys: Some(keys),
         filter_bytes: Length(length),
         bits_per_key: (keys > 0).then(|| Bits(length as f64 * 8.0 / keys as f64)),
-        expected_fpr: Some(Rate(expected_fpr)),
+        expected_fpr: Some(Rate(partitions.expected_fpr())),
         holds: Some(holds(index.has_whole_keys(), index.extractors(), names)),
         unit: Some(match index.cut() {
             PartitionCut::KeyRange => "a partition, cut by key range".to_owned(),

@@ -138,7 +138,7 @@ pub(crate) fn advise(report: &mut FileReport, context: &Context) {
 }
 
 /// Whether readers of the table next to the sidecar at `path` ignore it, because it was made for another table.
-fn is_stale(path: &Path, context: &Context) -> bool {
+pub(crate) fn is_stale(path: &Path, context: &Context) -> bool {
     let table = crate::file::names::table_of_sidecar(path).filter(|table| table.is_file());
     let table = table.and_then(|table| open_table(&table, context).ok());
     table.is_some_and(|table| table.sidecar_problem().is_some_and(|problem| state_of_filter(problem) == State::Stale))

@@ -184,7 +184,8 @@ pub(crate) fn why_not_mapped(opened: &Opened) -> Option<String> {
     if table.has_range_tombstones() {
         return Some("it has range tombstones, which a map does not know".to_owned());
     }
-    let name = table.properties().comparator().or(stated.as_ref().map(|stated| stated.name.as_str()))?;
+    let name = table.properties().comparator().or(stated.as_ref().map(|stated| stated.name.as_str()));
+    let Some(name) = name else { return Some("its comparator is unknown: state it with --comparator".to_owned()) };
     // These may end in the name of a suffix that is no part of the key.
     let is_bytewise = ["leveldb.BytewiseComparator", "rocksdb.ReverseBytewiseComparator"];
     let is_bytewise = is_bytewise.iter().any(|bytewise| name.starts_with(bytewise));

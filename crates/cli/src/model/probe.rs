@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
 use sstfilter_interop::Error;
-use sstfilter_store::{FilterPart, FilterProblem};
+use sstfilter_store::FilterPart;
 use sstfilter_table::Table;
 
 use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, listed, of_ascending};
 use super::bounds::Bounds;
 use super::engines::kinds_of;
+use super::judge::is_stale;
 use super::lookup::Said;
 use crate::file::blocks::{Layers, Partitions, RangeBlock, Sidecar, hasher_of};
-use crate::file::names::table_of_sidecar;
-use crate::file::open::{Body, Context, ForeignTable, Opened, open_table};
+use crate::file::open::{Body, Context, ForeignTable, Opened};
 use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_error, state_of_filter};
 use crate::print::words;
 
@@ -235,8 +235,9 @@ impl FileProbe {
         if let Err(problem) = probed {
             self.refuse_block(&problem);
         }
-        if let Body::Sidecar(_) = &opened.body {
-            self.judge_sidecar(opened, sought.context);
+        if matches!(opened.body, Body::Sidecar(_)) && is_stale(&opened.found.path, sought.context) {
+            self.state = self.state.max(State::Stale);
+            self.sidecar_problem = Some(STALE.to_owned());
         }
     }
 
@@ -298,14 +299,10 @@ impl FileProbe {
                 None => unanswered.insert(position),
             };
         }
-        if let Some((number, problem)) = partitions.problems().next() {
-            let problem = match problem {
-                FilterProblem::PartitionChecksum { .. } => problem.to_string(),
-                _ => format!("partition {number} of a filter: {problem}"),
-            };
+        if let Some(problem) = partitions.problem() {
             self.note(partitions.state(), problem);
         }
-        self.answered(partitions.kinds(), partitions.expected_fpr(), positives);
+        self.answered(format!("partitioned, {}", partitions.kinds()), partitions.expected_fpr(), positives);
         self.add(Because::UnusableFilter, unanswered);
         Ok(())
     }
@@ -341,17 +338,6 @@ impl FileProbe {
             }
         }
         Ok(())
-    }
-
-    /// Finds out whether the table next to a sidecar ignores it, because it is of another table.
-    fn judge_sidecar(&mut self, opened: &Opened, context: &Context) {
-        let table = table_of_sidecar(&opened.found.path).filter(|table| table.is_file());
-        let table = table.and_then(|table| open_table(&table, context).ok());
-        let state = table.and_then(|table| table.sidecar_problem().map(state_of_filter));
-        if state == Some(State::Stale) {
-            self.state = self.state.max(State::Stale);
-            self.sidecar_problem = Some(STALE.to_owned());
-        }
     }
 
     fn probe_foreign(&mut self, table: &ForeignTable, keys: &KeyBatch<'_>) {

@@ -207,7 +207,7 @@ impl FileVerdict {
         let not_reached = self.add_coverage(&table, report.coverage());
         self.blocks_checked = Some(checked);
         self.blocks_not_checked = not_reached.map(|blocks| blocks + unchecked);
-        self.entries = table.properties().entries().or(Some(report.keys_checked));
+        self.entries = table.properties().entries().or(Some(report.keys_checked).filter(|&keys| keys > 0));
         self.keys_compared = Some(report.keys_checked);
         self.keys_not_compared_because = report.keys_unchecked.as_ref().map(in_options);
         if let Some(example) = report.lost_examples.first() {

@@ -143,7 +143,8 @@ pub type ManifestTable<'a> = (u8, u8, u64, [&'a str; 2]);
 
 /// Writes the file CURRENT in `directory`, and a manifest with these tables.
 pub fn write_manifest(place: &Place, directory: &str, tables: &[ManifestTable<'_>]) {
-    let mut record = vec![1];
+    // The next file number.
+    let mut record = vec![1, 3, 100];
     for &(number, level, bytes, ends) in tables {
         record.extend([100, level, number]);
         let mut rest = bytes;

@@ -166,12 +166,19 @@ fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_sa
     let sound = fs::read(&manifest).unwrap();
     // A record of a tag that no version writes: 402.
     let unknown = [&sound[..], &log_record(&[0x92, 3, 0])].concat();
-    let flipped = [&sound[..20], &[sound[20] ^ 1], &sound[21..]].concat();
+    let flipped = |at: usize, bit: u8| Some([&sound[..at], &[sound[at] ^ bit], &sound[at + 1..]].concat());
+    let first = 7 + usize::from(sound[4]);
+    let stored = place.write("stored", "user:00000000\nuser:00001996\n");
     for (bytes, code, words) in [
-        (Some(flipped), 1, "1 sound, 1 damaged"),
+        (flipped(20, 1), 1, "1 sound, 1 damaged"),
+        // A length behind which the file ends.
+        (flipped(first + 5, 0x40), 1, "1 sound, 1 damaged"),
+        (Some([&sound[..first], &[0; 7], &sound[first..]].concat()), 1, "expected "),
+        (Some(sound[..first + 9].to_vec()), 1, "expected "),
+        (Some(Vec::new()), 1, "expected "),
         (Some(unknown), 3, "402"),
         (None, 2, "cannot read"),
-        (Some(sound), 0, "1 sound, 0 damaged"),
+        (Some(sound.clone()), 0, "1 sound, 0 damaged"),
     ] {
         match bytes {
             Some(bytes) => fs::write(&manifest, bytes).unwrap(),
@@ -179,6 +186,8 @@ fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_sa
         }
         let shown = run(&["verify", &directory]).expect_code(code).stdout;
         assert!(shown.contains(words) && shown.contains("1 sound"), "{words} in {shown}");
+        let keys = run(&["probe", &directory, "--keys", &stored, "--list", "absent"]).stdout;
+        assert_eq!(keys, "", "a stored key is called absent");
         assert_eq!(shown.contains("MANIFEST-000005: "), code != 0, "{shown}");
     }
     fs::write(format!("{directory}/CURRENT"), "../elsewhere\n").unwrap();
@@ -187,6 +196,34 @@ fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_sa
     fs::remove_file(format!("{directory}/000014.sst")).unwrap();
     let shown = run(&["verify", &directory]).expect_code(1).stdout;
     assert!(shown.contains("000014.sst: the manifest of its database names it, and it is gone"), "{shown}");
+}
+
+/// What is passed by its name is meant, whatever the MANIFEST says of it, and is no file that `DB/*` happens to pass.
+#[test]
+fn files_that_are_passed_by_name_count_beside_live_ones_and_links_hide_nothing() {
+    let place = Place::new();
+    let [live, other] = ["zlib", "ribbon"].map(|name| copied(&place, name));
+    let (live_table, backup) = (format!("{live}/000009.sst"), format!("{live}/backup.sst"));
+    fs::copy(format!("{other}/000011.sst"), &backup).unwrap();
+    let key = place.write("key", "user:00007996\n");
+    let reads = |paths: &[&str]| run(&[&["probe", "--keys", &key, "--list", "all"], paths].concat()).stdout;
+    let is_read = |name: &str| format!("user:00007996\t1\t{name}\tfilter\n");
+    assert_eq!(reads(&[&live_table, &backup]), is_read("backup.sst"));
+    assert_eq!(reads(&[&live]), "user:00007996\t0\t\t\n", "the database does not use it");
+    fs::write(format!("{live}/000008-001.log"), "of Pebble").unwrap();
+    assert_eq!(run(&["probe", &live, "--keys", &key, "--list", "absent"]).stdout, "", "it may be in the log");
+    flip(&backup, 500);
+    run(&["verify", &live_table, &backup]).expect_code(1);
+    run(&["verify", &live]).expect_code(0);
+    fs::write(format!("{live}/x.map"), [0; 100]).unwrap();
+    run(&["verify", &live_table, &format!("{live}/x.map")]).expect_code(1);
+    fs::remove_file(&backup).unwrap();
+    let tables = place.text("tables");
+    fs::create_dir(&tables).unwrap();
+    fs::copy(format!("{other}/000011.sst"), format!("{tables}/000001.sst")).unwrap();
+    std::os::unix::fs::symlink(format!("{tables}/000001.sst"), &backup).unwrap();
+    assert_eq!(reads(&[&live, &tables]), is_read("000001.sst"));
+    assert_eq!(reads(&[&tables, &live]), is_read("000001.sst"));
 }
 
 #[test]

@@ -317,13 +317,6 @@ fn a_map_names_the_files_that_it_covers_if_they_are_passed() {
 }
 
 #[test]
-fn a_directory_is_a_case_for_report() {
-    let place = Place::new();
-    let out = place.build(10, &[]);
-    run(&["inspect", &out]).expect_error(&format!("expected a file, got a directory: `sstfilter report {out}`"));
-}
-
-#[test]
 fn a_page_has_room_for_three_files_and_a_line_for_each_of_more() {
     let place = Place::new();
     let out = place.build(300, &["--files", "30"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, inspected, part, probed, run, write_manifest};
+use crate::common::{Place, flip, inspected, log_record, part, probed, run, write_manifest};
 use crate::effort;
 
 const FIXTURES: &str = "../interop/fixtures";
@@ -125,6 +125,8 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     /// LevelDB's own comparator, and table 7 on level 2.
     const OWN: &[u8] = b"\x5e\xe3\x52\xb0\x24\x00\x01\x01\x1a\x6c\x65\x76\x65\x6c\x64\x62\x2e\x42\x79\x74\x65\x77\x69\x73\x65\x43\x6f\x6d\x70\x61\x72\x61\x74\x6f\x72\x07\x02\x07\x64\x01\x61\x01\x62";
     let place = Place::new();
+    // With a next file number.
+    let whole = |manifest: &[u8]| [manifest, &log_record(&[3, 100])].concat();
     let table = place.text("000007.ldb");
     fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
     let keys = place.write("keys", "00000000!\n");
@@ -137,7 +139,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     };
     assert_eq!(order(&[]), ["leveldb.BytewiseComparator", "keys"]);
     fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
-    fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
+    fs::write(place.path("MANIFEST-000002"), whole(OTHER)).unwrap();
     assert_eq!(absent(), 0, "another comparator");
     for command in ["inspect", "verify"] {
         let said = run(&[command, &table]).expect_code(0).stdout;
@@ -147,7 +149,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(order(&[]), ["idb_cmp1", "MANIFEST"]);
     assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1, "the user knows better");
     assert_eq!(order(&["--comparator", "leveldb.BytewiseComparator"]), ["leveldb.BytewiseComparator", "option"]);
-    fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
+    fs::write(place.path("MANIFEST-000002"), whole(OWN)).unwrap();
     assert_eq!(absent(), 1, "bytewise");
     let advice = run(&["advise", "levels", "--json", &table]).expect_code(0).json();
     let level = &advice["plan"][0];

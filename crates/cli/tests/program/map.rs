@@ -12,6 +12,9 @@ use sstfilter_map::FileMap;
 
 use crate::common::{Place, flip, lines, names, program, run};
 
+/// Of tables that do not record their comparator.
+pub(crate) const BYTEWISE: &str = "--comparator=leveldb.BytewiseComparator";
+
 pub(super) const FOREIGN: &str = "../interop/fixtures";
 
 /// The id of all maps that are loaded.
@@ -229,34 +232,9 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
     run(&["map", "build", &tables, "--out", &map, "--overwrite"]).expect_error("no file that a map could cover");
     let tombstones = format!("{FOREIGN}/rocksdb/11.8-range-tombstones.sst");
     let leveldb = format!("{FOREIGN}/leveldb/6000-keys.ldb");
-    let built = json(&["map", "build", &leveldb, &tombstones, "--out", &map, "--overwrite"], 0);
+    let built = json(&["map", "build", &leveldb, &tombstones, "--out", &map, "--overwrite", BYTEWISE], 0);
     assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&1.into(), &tombstones.as_str().into()));
     assert!(built["findings"].to_string().contains("range tombstones, which a map does not know"), "{built}");
-}
-
-/// Engines number the files of each database from 1, and a list of keys is rewritten under its name.
-// promise: file-maps
-#[test]
-fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
-    let place = Place::new();
-    let fixtures =
-        ["leveldb/6000-keys.ldb", "leveldb/lengths.ldb", "rocksdb/7.8-bloom-fv5.sst", "rocksdb/11.8-bloom-fv5.sst"];
-    for (fixture, to) in fixtures.iter().zip(["one/000005.ldb", "two/000005.ldb", "one/000007.sst", "two/000007.sst"]) {
-        fs::create_dir_all(place.path(to).parent().unwrap()).unwrap();
-        fs::copy(format!("{FOREIGN}/{fixture}"), place.path(to)).unwrap();
-    }
-    let [one, two, map, list] = ["one", "two", "a.map", "a.keys"].map(|name| place.text(name));
-    let verified = |paths: &[&str]| run(&[&["verify", &map], paths].concat()).expect_code(0).stdout;
-    run(&["map", "build", &one, "--out", &map]).expect_code(0);
-    let words = "2 files: no map covers it (";
-    assert!(verified(&[&one]).contains("of 2 of 2 files looked up") && verified(&[&two]).contains(words));
-    // One map can cover both databases.
-    run(&["map", "build", &one, &two, "--out", &map, "--overwrite"]).expect_code(0);
-    assert!(verified(&[&one, &two]).contains("of 4 of 4 files looked up"));
-    place.write("a.keys", "old\n");
-    run(&["map", "build", "--key-lists", &list, "--out", &map, "--overwrite"]).expect_code(0);
-    place.write("a.keys", "new\n");
-    assert!(verified(&["--key-lists", &list]).contains("a.keys: no map covers it"));
 }
 
 // promise: file-maps

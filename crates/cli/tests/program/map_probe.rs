@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Place, flip, run};
-use crate::map::{FOREIGN, json, write_lists};
+use crate::map::{BYTEWISE, FOREIGN, json, write_lists};
 
 #[test]
 fn a_file_that_two_maps_cover_is_judged_once_and_one_that_none_covers_is_named() {
@@ -88,13 +88,13 @@ fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
         fs::copy(format!("{FOREIGN}/{fixture}"), place.path(to)).unwrap();
     }
     let map = place.text("a.map");
-    run(&["map", "build", &one, "--out", &map]).expect_code(0);
-    let probed = json(&["probe", &map, &two, "--key", "00000000"], 0);
+    run(&["map", "build", &one, "--out", &map, BYTEWISE]).expect_code(0);
+    let probed = json(&["probe", BYTEWISE, &map, &two, "--key", "00000000"], 0);
     let said = format!("2 files: no map covers it ({two}/000005.ldb, {two}/000007.sst)");
     assert!(probed["findings"].to_string().contains(&said), "{probed}");
     // One map can cover both databases.
-    run(&["map", "build", &one, &two, "--out", &map, "--overwrite"]).expect_code(0);
-    let verified = json(&["verify", &map, &one, &two], 0);
+    run(&["map", "build", &one, &two, "--out", &map, "--overwrite", BYTEWISE]).expect_code(0);
+    let verified = json(&["verify", BYTEWISE, &map, &one, &two], 0);
     assert!(verified["notes"].to_string().contains("of 4 of 4 files"), "{verified}");
     assert!(!verified["notes"].to_string().contains("no map covers"), "{verified}");
 

@@ -21,8 +21,8 @@ pub(super) fn malformed(offset: u64, problem: String) -> Error {
     Error::Malformed { part: Part::Manifest, offset, problem }
 }
 
-/// Calls `apply` with the offset and the bytes of each whole record. A record that the end of the file cuts off was
-/// being written, and is left out.
+/// Calls `apply` with the offset and the bytes of each record. Fails if the file does not end with a whole one: it was
+/// being written, or a length is damaged.
 pub(super) fn for_each_record(
     bytes: &[u8],
     mut apply: impl FnMut(u64, &[u8]) -> Result<(), Error>,
@@ -49,11 +49,14 @@ pub(super) fn for_each_record(
             }
         }
     }
-    Ok(())
+    // Preallocated space that has not been written yet.
+    let is_at_end = bytes.get(at..).is_none_or(|rest| rest.iter().all(|&byte| byte == 0));
+    let cut = malformed(at as u64, "expected a whole record, got its beginning".into());
+    if is_at_end && record.is_none() { Ok(()) } else { Err(cut) }
 }
 
 /// Reads the fragment at `at` and moves `at` behind it. Returns `None` at the end, and if the file ends within a
-/// fragment.
+/// fragment, or has an empty one.
 fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<'a>>, Error> {
     let left_in_block = BLOCK_BYTES - *at % BLOCK_BYTES;
     if left_in_block < HEADER_BYTES {
@@ -65,7 +68,6 @@ fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<
         return Ok(None);
     };
     let length = usize::from(u16::from_le_bytes([low, high]));
-    // Preallocated space that has not been written yet.
     if (stored, length, kind) == (0, 0, 0) {
         return Ok(None);
     }

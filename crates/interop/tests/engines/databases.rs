@@ -269,27 +269,20 @@ fn damage_to_data_blocks_in_zlib_is_found_where_it_is() {
     }
 }
 
-/// A flipped bit in a length makes a record look like one that was being written. Nothing else is believed.
+/// A flipped bit in a length makes a record look like one that was being written. It is not believed.
 #[test]
-fn a_damaged_manifest_is_an_error_or_an_earlier_version() {
+fn a_damaged_manifest_is_an_error() {
     for name in ["blobs-7.8", "families", "leveldb-rest"] {
         let database = Database::named(name);
         let current = fs::read_to_string(database.folder.join("CURRENT")).unwrap();
-        let sound = fs::read(database.folder.join(current.trim_end())).unwrap();
-        let mut versions: Vec<Manifest> = (0..sound.len()).map(|end| Manifest::parse(&sound[..end]).unwrap()).collect();
-        versions.dedup();
-        versions.push(database.manifest);
-        let mut errors = 0;
-        for bit in 0..8 * sound.len() {
-            let mut flipped = sound.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            match Manifest::parse(&flipped) {
-                Ok(read) => assert!(versions.contains(&read), "{name}: bit {bit}"),
-                Err(Error::Checksum { .. } | Error::Malformed { .. }) => errors += 1,
-                Err(error) => panic!("{name}: bit {bit}: {error}"),
-            }
+        let mut bytes = fs::read(database.folder.join(current.trim_end())).unwrap();
+        for bit in 0..8 * bytes.len() {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let read = Manifest::parse(&bytes);
+            assert!(matches!(read, Err(Error::Checksum { .. } | Error::Malformed { .. })), "{name}: {bit}: {read:?}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        assert!(errors > 7 * sound.len(), "{name}: {errors} of {} bits", 8 * sound.len());
+        assert_eq!(Manifest::parse(&bytes), Ok(database.manifest));
     }
 }
 

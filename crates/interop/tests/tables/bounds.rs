@@ -8,7 +8,7 @@ use crate::forged::varint;
 
 /// A manifest in which file 7 on level 1 has this length, and these keys as its ends.
 fn manifest(bytes: u64, smallest: &[u8], largest: &[u8]) -> Manifest {
-    let mut record = vec![100, 1, 7];
+    let mut record = vec![3, 9, 100, 1, 7];
     record.extend(varint(bytes));
     for key in [smallest, largest] {
         record.extend(varint(key.len() as u64 + 8));

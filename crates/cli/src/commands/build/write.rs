@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use sstfilter::KeyHasher;
 use sstfilter_table::{TableOptions, TableSummary, TableWriter};
 
@@ -117,7 +117,7 @@ impl<'a> Writer<'a> {
         // For the message: what a failed build leaves.
         let remains = self.directory.old_tables();
         let remains = remains.unwrap_or_else(|| format!("{complete} tables before it are complete"));
-        let context = || format!("cannot write table {}; {remains}", complete + 1);
+        let context = || format!("cannot write {}; {remains}", path_name(&path));
         for index in indices {
             let (key, value) = self.source.entry(index);
             writer.add(&key, &value).with_context(context)?;
@@ -127,6 +127,7 @@ impl<'a> Writer<'a> {
                 break;
             }
         }
+        ensure!(!path.try_exists().with_context(context)?, "{}: another process wrote it", path_name(&path));
         let summary = writer.finish().with_context(context)?;
         let entries = summary.properties.entries;
         self.written.push(summary);

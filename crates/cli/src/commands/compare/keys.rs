@@ -67,6 +67,10 @@ impl SourceArgs {
         words.into_iter().flatten().collect()
     }
 
+    pub(super) fn inputs(&self) -> Vec<PathBuf> {
+        self.absent.iter().flatten().chain(&self.input).cloned().collect()
+    }
+
     /// Makes up or reads the keys, finds absent ones, and deals the others to files.
     pub(super) fn workload(&self, intake: &mut Intake<'_>) -> anyhow::Result<(Workload, String)> {
         if let Some(keys) = self.generate {

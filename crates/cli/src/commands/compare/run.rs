@@ -82,7 +82,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, Comparison)> {
     let begun = Instant::now();
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
-    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
+    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, &args.source.inputs())).transpose()?;
     let footing = Footing::new(args.fpr, args.bits_per_key)?;
     let mut intake = Intake::new(format, context);
     let (workload, absent_from) = args.source.workload(&mut intake)?;

@@ -4,7 +4,7 @@
 //! next to the result, and partial maps are merged at the end. The result has the same bytes.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,9 +16,10 @@ use tempfile::NamedTempFile;
 use super::target::{Attentive, Target, WrittenMap, ensure_wanted, left_out, unless_interrupted};
 use crate::commands::options::chosen_hasher;
 use crate::file::context::Context;
+use crate::file::database::directory_of;
 use crate::file::key_list::KeysFormat;
 use crate::file::map::OpenMap;
-use crate::file::replace;
+use crate::file::replace::temporary;
 use crate::file::walk::Walk;
 use crate::model::batch::in_parallel;
 use crate::model::keys::{Source, id_text};
@@ -205,8 +206,8 @@ impl<'a> Parts<'a> {
         };
         let options = self.options.with_context(advice)?;
         self.writing.get_or_insert_with(interrupt::writing);
-        let directory = replace::directory_of(&self.args.target.file.out);
-        let mut part = replace::temporary(directory)?;
+        let directory = directory_of(&self.args.target.file.out).unwrap_or(Path::new("."));
+        let mut part = temporary(directory)?;
         let written = self.builder(options).finish(FileId::random(), &mut Attentive(&mut part));
         unless_interrupted(written.context("cannot write a partial map"))?;
         self.bytes = 0;

@@ -106,7 +106,7 @@ const FILES: [(&str, &str); 2] = [
 /// Reports on a store. The answer is no if a table is damaged, and a failure if one cannot be read.
 pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
     // Checked first: minutes of work must not end at a directory that cannot be written.
-    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES)).transpose()?;
+    let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, args.absent.as_slice())).transpose()?;
     let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
     let survey = Survey::of(&args.paths, args.family.family.as_deref(), given.as_ref(), context)?;
     let states = survey.tables().map(|table| table.state);
