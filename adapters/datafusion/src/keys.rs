@@ -1,25 +1,19 @@
 //! Which values are keys, and their bytes.
 
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use datafusion::object_store::ObjectMeta;
-use sstfilter::{FileId, KeyHasher};
 
-/// Returns the id that a listed object has in maps of a column of this type. It stands for the values of the column in
-/// one version of the object: its path, size, entity tag, and the time when it was written. A map of another column, or
-/// of values that were read as another type, covers no file of the table.
-///
-/// # Errors
-///
-/// Maps cannot have the values of such a column.
-pub fn file_id(file: &ObjectMeta, column: &str, data_type: &DataType) -> Result<FileId> {
-    let encoding = encoding(column, data_type)?;
-    // Equal content may have the same tag again, after other content had its place in between.
-    let version = format!("{}\0{}", file.e_tag.as_deref().unwrap_or_default(), file.last_modified.to_rfc3339());
-    // Paths and tags have no NUL, and the column comes last.
-    let text = format!("{}\0{}\0{version}\0{encoding}\0{column}", file.location, file.size);
-    Ok(FileId::from_fingerprint(KeyHasher::default().hash(text.as_bytes()).get()))
+/// How keys are made of the values of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    /// The bytes of the value.
+    Bytes,
+    /// Eight bytes, big-endian.
+    Integer,
+    /// Sixteen bytes, big-endian.
+    Decimal,
 }
 
 /// Returns how keys are made of the values of a column of this type.
@@ -27,52 +21,90 @@ pub fn file_id(file: &ObjectMeta, column: &str, data_type: &DataType) -> Result<
 /// # Errors
 ///
 /// Maps cannot have such values.
-pub(crate) fn encoding(column: &str, data_type: &DataType) -> Result<&'static str> {
-    match data_type {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok("text"),
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => Ok("bytes"),
-        DataType::Int64 => Ok("int64"),
-        // Floats have two zeros, decimals and times have scales, and NaNs differ in bits that comparisons ignore.
-        _ => {
-            plan_err!(
-                "column {column}: expected text, bytes or Int64, which file maps can have as keys, got {data_type}"
-            )
+fn encoding_of(column: &str, data_type: &DataType) -> Result<Encoding> {
+    match logical(data_type) {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Ok(Encoding::Bytes),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            Ok(Encoding::Bytes)
         }
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(..) => Ok(Encoding::Integer),
+        DataType::Decimal128(..) => Ok(Encoding::Decimal),
+        other if other.is_integer() => Ok(Encoding::Integer),
+        // Floats have two zeros, and NaNs differ in bits that comparisons ignore.
+        other => plan_err!(
+            "column {column}: expected text, bytes, integers, dates, timestamps or decimals of 128 bits, which file maps \
+             can have as keys, got {other}"
+        ),
     }
 }
 
-/// Returns the key of a value in a column of type `column`; `None` if it has none. The values of a file and the
-/// literals of a query go through this function, so that equal values have equal keys.
-pub(crate) fn key_of(value: &ScalarValue, column: &DataType) -> Option<Vec<u8>> {
-    // Equality across types has rules of its own, such as casts.
-    if value.data_type() != *column {
-        return None;
-    }
-    match value {
-        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
-            text.as_ref().map(|text| text.as_bytes().to_vec())
-        }
-        ScalarValue::Binary(bytes)
-        | ScalarValue::LargeBinary(bytes)
-        | ScalarValue::BinaryView(bytes)
-        | ScalarValue::FixedSizeBinary(_, bytes) => bytes.clone(),
-        ScalarValue::Int64(number) => number.map(|number| number.to_be_bytes().to_vec()),
-        _ => None,
-    }
-}
-
-/// Calls `visit` with the key of each value that is not NULL.
+/// Returns the name of the encoding of a column. Two types share one only if every value of a file is the same value in
+/// both: a cast to a narrower type, or to coarser units, may lose values.
 ///
 /// # Errors
 ///
-/// The column is of another type.
-pub(crate) fn for_each_key(values: &ArrayRef, column: &DataType, mut visit: impl FnMut(&[u8])) -> Result<()> {
-    for row in 0..values.len() {
-        let value = ScalarValue::try_from_array(values, row)?;
-        match key_of(&value, column) {
-            Some(key) => visit(&key),
-            None if value.is_null() => {}
-            None => return plan_err!("expected values of type {column}, got {}", value.data_type()),
+/// Maps cannot have the values of such a column.
+pub(crate) fn encoding(column: &str, data_type: &DataType) -> Result<String> {
+    encoding_of(column, data_type)?;
+    Ok(match logical(data_type) {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytes".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+/// Returns the type of the values that a dictionary has; any other type is its own.
+fn logical(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => logical(values),
+        own => own,
+    }
+}
+
+/// Returns the keys of the literals of a query for a column of type `column`; `None` if one has none.
+pub(crate) fn keys_of<'a>(
+    literals: impl IntoIterator<Item = &'a ScalarValue>,
+    column: &DataType,
+) -> Option<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    for literal in literals {
+        // Equality across types has rules of its own, such as casts. No comparison with NULL is true.
+        if logical(&literal.data_type()) != logical(column) || literal.is_null() {
+            return None;
+        }
+        for_each_key(&literal.to_array().ok()?, |_, key| keys.extend(key.map(<[u8]>::to_vec))).ok()?;
+    }
+    Some(keys)
+}
+
+/// Calls `visit` with each row and its key; NULL has none. The values of files and the literals of queries go through
+/// this function, so that equal values have equal keys.
+///
+/// # Errors
+///
+/// Maps cannot have such values.
+pub(crate) fn for_each_key(values: &ArrayRef, mut visit: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+    let encoding = encoding_of("of keys", values.data_type())?;
+    let row_type = logical(values.data_type());
+    let values = cast(values, row_type)?;
+    match encoding {
+        Encoding::Bytes => {
+            let values = cast(&values, &DataType::LargeBinary)?;
+            values.as_binary::<i64>().iter().enumerate().for_each(|(row, key)| visit(row, key));
+        }
+        // A cast would make NULL of the upper half.
+        Encoding::Integer if *row_type == DataType::UInt64 => {
+            let numbers = values.as_primitive::<UInt64Type>().iter().map(|number| number.map(u64::to_be_bytes));
+            numbers.enumerate().for_each(|(row, key)| visit(row, key.as_ref().map(|key| &key[..])));
+        }
+        Encoding::Integer => {
+            let values = cast(&values, &DataType::Int64)?;
+            let numbers = values.as_primitive::<Int64Type>().iter().map(|number| number.map(i64::to_be_bytes));
+            numbers.enumerate().for_each(|(row, key)| visit(row, key.as_ref().map(|key| &key[..])));
+        }
+        Encoding::Decimal => {
+            let numbers = values.as_primitive::<Decimal128Type>().iter().map(|number| number.map(i128::to_be_bytes));
+            numbers.enumerate().for_each(|(row, key)| visit(row, key.as_ref().map(|key| &key[..])));
         }
     }
     Ok(())

@@ -7,36 +7,38 @@
 //!
 //! - [`MappedTable`] takes the values that a column must have from a query's filter: `id = '...'`, `id IN (...)`, and
 //!   what DataFusion's [`LiteralGuarantee`](datafusion::physical_expr::utils::LiteralGuarantee) derives from `AND` and
-//!   `OR` of them.
-//! - [`StoredMap`] reads a map from an object store.
-//! - [`write_key_lists`] writes the keys of each file, and `sstfilter map build` makes a map of them.
+//!   `OR` of them. [`files_for`](MappedTable::files_for) says which files remain, for scans of others.
+//! - [`refresh_map`] builds maps of a column, and brings them up to date, as jobs of the session's engine.
+//! - `sstfilter-map-store` keeps the maps in a folder of an object store: its `MapWriter` and `MapReader`.
 //!
 //! The README has an example, and what it costs.
 //!
 //! # What is promised
 //!
-//! A query has the rows that it has without maps. A file is skipped only if a map covers this column of the very object
-//! that was listed ([`file_id`]), the filter cannot be true without one of the values, each value has exactly the
+//! A query has the rows that it has without maps. A file is skipped only if a map covers this column of the very file
+//! in this version ([`TableFile::id`]), the filter cannot be true without one of the values, each value has exactly the
 //! column's type, all pages that the values need are sound, and the file is in none of their answers. Everything else,
-//! such as a file that is new, a cast, or a request that fails, makes the query read more files, and is counted in
-//! [`Counts`].
+//! such as a file that is new, a cast, or a request that fails, makes the query read more files, and is counted.
 //!
 //! | value | its key |
 //! |---|---|
 //! | `Utf8`, `LargeUtf8`, `Utf8View` | the bytes of the text; DataFusion compares text by its bytes |
 //! | `Binary`, `LargeBinary`, `BinaryView`, `FixedSizeBinary` | the bytes |
-//! | `Int64` | eight bytes, big-endian |
+//! | integers, dates, timestamps | their number in eight bytes, big-endian |
+//! | `Decimal128` | its unscaled number in sixteen bytes, big-endian |
+//! | dictionaries | that of the value |
 //! | NULL | none: no comparison with it is true |
 //! | anything else | maps cannot be used |
 
-mod key_lists;
+mod file;
+mod functions;
 mod keys;
-mod map;
+mod refresh;
 mod table;
 
-pub use key_lists::write_key_lists;
-pub use keys::file_id;
-pub use map::StoredMap;
+pub use file::TableFile;
+pub use functions::map_part;
+pub use refresh::{RefreshOptions, Refreshed, refresh_map};
 pub use table::{Counts, MappedTable};
 
 /// Compiles the README's example.

@@ -5,72 +5,110 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, ToDFSchema, project_schema};
+use datafusion::common::{Result, ScalarValue, ToDFSchema, plan_err, project_schema};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use datafusion::object_store::ObjectMeta;
 use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use sstfilter_map::LocalId;
+use sstfilter::FileId;
+use sstfilter_map_store::{Cuts, MapReader, Snapshot};
 
-use crate::keys::{encoding, file_id, key_of};
-use crate::map::StoredMap;
+use crate::file::TableFile;
+use crate::keys::{encoding, keys_of};
 
 /// Parquet files of one schema on an object store, with any number of file maps.
 ///
 /// The list of files is a snapshot: make a new table when files were added or removed. An object must never change
 /// under its name.
 pub struct MappedTable {
-    pub(crate) schema: SchemaRef,
+    schema: TableSchema,
     pub(crate) url: ObjectStoreUrl,
-    pub(crate) files: Vec<ObjectMeta>,
-    maps: Vec<ColumnMap>,
+    files: Vec<TableFile>,
+    maps: Vec<ColumnMaps>,
     counters: Counters,
 }
 
-/// The map of a column's values.
-struct ColumnMap {
+/// The maps of a column's values.
+struct ColumnMaps {
     column: String,
     data_type: DataType,
-    map: StoredMap,
-    /// The number that each of the table's files has in the map; `None` if the map does not cover it.
-    local_ids: Vec<Option<LocalId>>,
+    snapshot: Snapshot,
 }
 
+/// The column of [`MappedTable::keys`] that has the fingerprint of a file.
+pub(crate) const FILE: &str = "sstfilter_file";
+
 impl MappedTable {
-    /// Makes a table of `files`, as the object store of `url` lists them. Columns that a file lacks are NULL.
+    /// Makes a table of `files` on the object store of `url`. Columns that a file lacks are NULL.
     #[must_use]
-    pub fn new(schema: SchemaRef, url: ObjectStoreUrl, files: Vec<ObjectMeta>) -> Self {
+    pub fn new(schema: SchemaRef, url: ObjectStoreUrl, files: impl IntoIterator<Item = impl Into<TableFile>>) -> Self {
+        let files = files.into_iter().map(Into::into).collect();
+        let schema = TableSchema::from(schema);
         Self { schema, url, files, maps: Vec::new(), counters: Counters::default() }
     }
 
-    /// Consults `map` for queries that want certain values of `column`. Several maps may cover a file; each of them may
-    /// exclude it.
+    /// Adds columns that files do not store: each [file](TableFile::with_partition) has one value of each of them.
     ///
     /// # Errors
     ///
-    /// There is no such column, or it has a type that maps do not know: neither text nor bytes nor `Int64`.
-    pub fn with_map(mut self, column: &str, map: StoredMap) -> Result<Self> {
-        let data_type = self.schema.field_with_name(column)?.data_type().clone();
-        encoding(column, &data_type)?;
-        let local_id = |file| Ok(map.index().local_id(file_id(file, column, &data_type)?));
-        let local_ids = self.files.iter().map(local_id).collect::<Result<_>>()?;
-        self.maps.push(ColumnMap { column: column.to_owned(), data_type, map, local_ids });
+    /// A file has another number of values, or values of other types.
+    pub fn with_partition_columns(self, columns: Vec<FieldRef>) -> Result<Self> {
+        for file in &self.files {
+            let types = file.partition.iter().map(ScalarValue::data_type);
+            if !types.eq(columns.iter().map(|column| column.data_type().clone())) {
+                let (path, values) = (&file.meta.location, &file.partition);
+                return plan_err!("{path}: expected a value of each partition column, got {values:?}");
+            }
+        }
+        let schema =
+            TableSchema::builder(Arc::clone(self.schema.file_schema())).with_table_partition_cols(columns).build();
+        Ok(Self { schema, ..self })
+    }
+
+    /// Consults the maps that `reader` has now for queries that want certain values of `column`. To have later ones,
+    /// [refresh](MapReader::refresh) the reader, and make a new table.
+    ///
+    /// # Errors
+    ///
+    /// There is no such column, or it has a type that maps do not know.
+    pub async fn with_maps(mut self, column: &str, reader: &MapReader) -> Result<Self> {
+        let data_type = self.data_type(column)?;
+        let ids = self.files.iter().map(|file| file.id(&self.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
+        let snapshot = reader.snapshot(&ids, Cuts::All).await;
+        self.maps.push(ColumnMaps { column: column.to_owned(), data_type, snapshot });
         Ok(self)
     }
 
-    /// Returns a table of other files, without maps.
-    pub(crate) fn without_maps(&self, files: Vec<ObjectMeta>) -> Self {
-        Self::new(Arc::clone(&self.schema), self.url.clone(), files)
+    /// Returns the type of a column that maps can have.
+    pub(crate) fn data_type(&self, column: &str) -> Result<DataType> {
+        let data_type = self.schema.file_schema().field_with_name(column)?.data_type().clone();
+        encoding(column, &data_type)?;
+        Ok(data_type)
+    }
+
+    /// Returns a table of some files whose rows are the values of a column, each with the fingerprint of its file.
+    pub(crate) fn keys(&self, column: &str, files: &[(FileId, &TableFile)]) -> Result<Self> {
+        let id = |id: FileId| vec![ScalarValue::UInt64(Some(id.fingerprint()))];
+        let files = files.iter().map(|&(file, listed)| listed.clone().with_partition(id(file)));
+        let own = self.schema.file_schema().field_with_name(column)?.clone();
+        let table = Self::new(Arc::new(Schema::new(vec![own])), self.url.clone(), files);
+        table.with_partition_columns(vec![Arc::new(Field::new(FILE, DataType::UInt64, false))])
+    }
+
+    /// Returns the files.
+    #[must_use]
+    pub fn files(&self) -> &[TableFile] {
+        &self.files
     }
 
     /// Returns what has been counted since the table was made.
@@ -79,10 +117,15 @@ impl MappedTable {
         self.counters.counts()
     }
 
-    /// Returns the files that may have rows for which all `filters` are true.
-    async fn files_for(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&ObjectMeta>> {
+    /// Returns the files that may have rows for which all `filters` are true: those that a scan plans. For a table that
+    /// another provider reads, such as one of Delta Lake or Iceberg.
+    ///
+    /// # Errors
+    ///
+    /// None of maps, which only leave out files. The engine cannot plan with the table's columns.
+    pub async fn files_for(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&TableFile>> {
         let mut is_searched = vec![true; self.files.len()];
-        let schema = Arc::clone(&self.schema).to_dfschema()?;
+        let schema = self.schema().to_dfschema()?;
         for filter in filters.iter().filter(|_| !self.maps.is_empty()) {
             // The engine may still plan a filter above the scan that cannot be planned here.
             let Ok(predicate) = state.create_physical_expr(filter.clone(), &schema) else { continue };
@@ -101,29 +144,25 @@ impl MappedTable {
     }
 }
 
-impl ColumnMap {
+impl ColumnMaps {
     /// Clears the marks of files that cannot have one of the values that the column must have.
     async fn exclude(&self, guarantee: &LiteralGuarantee, is_searched: &mut [bool], counters: &Counters) {
-        let keys = guarantee.literals.iter().map(|literal| key_of(literal, &self.data_type)).collect();
-        let (Guarantee::In, Some::<Vec<_>>(keys)) = (guarantee.guarantee, keys) else { return };
+        let (Guarantee::In, Some(keys)) = (guarantee.guarantee, keys_of(&guarantee.literals, &self.data_type)) else {
+            return;
+        };
+        let hashes: Vec<_> = keys.iter().map(|key| self.snapshot.hash(key)).collect();
         // Each page is a request, and so is each file.
-        let covered = self.local_ids.iter().flatten().count();
-        let answer = self.map.look_up(keys.into_iter(), covered).await;
-        counters.map_reads.add(answer.reads);
-        counters.failed_map_reads.add(answer.failed_reads);
-        let Some(candidates) = answer.candidates else { return };
+        let covered = is_searched.len() - self.snapshot.uncovered().len();
+        let Some(is_candidate) = self.snapshot.candidates_of_any(&hashes, covered).await else { return };
         counters.map_answers.add(1);
-        for (is_searched, local_id) in is_searched.iter_mut().zip(&self.local_ids) {
-            // A file that the map does not cover is searched.
-            *is_searched &= local_id.is_none_or(|local_id| candidates.contains(&local_id));
-        }
+        is_searched.iter_mut().zip(is_candidate).for_each(|(is_searched, is_candidate)| *is_searched &= is_candidate);
     }
 }
 
 impl fmt::Debug for MappedTable {
     /// Without the list of files: tables are printed in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let maps: Vec<_> = self.maps.iter().map(|map| (&map.column, &map.map)).collect();
+        let maps: Vec<_> = self.maps.iter().map(|map| (&map.column, map.snapshot.maps().len())).collect();
         let url = self.url.as_str();
         f.debug_struct("MappedTable")
             .field("url", &url)
@@ -137,7 +176,7 @@ impl fmt::Debug for MappedTable {
 #[async_trait]
 impl TableProvider for MappedTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(self.schema.table_schema())
     }
 
     fn table_type(&self) -> TableType {
@@ -159,11 +198,15 @@ impl TableProvider for MappedTable {
         let files = self.files_for(state, filters).await?;
         if files.is_empty() {
             // The engine cannot sort a scan that has no partition.
-            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema, projection)?)));
+            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), projection)?)));
         }
-        let files = files.into_iter().cloned().map(PartitionedFile::from).collect();
-        let groups = FileGroup::new(files).split_files(state.config().target_partitions());
-        let source = Arc::new(ParquetSource::new(Arc::clone(&self.schema)));
+        let planned = |file: &TableFile| {
+            let planned = PartitionedFile::from(file.meta.clone());
+            PartitionedFile { partition_values: file.partition.clone(), ..planned }
+        };
+        let groups = FileGroup::new(files.into_iter().map(planned).collect());
+        let groups = groups.split_files(state.config().target_partitions());
+        let source = Arc::new(ParquetSource::new(self.schema.clone()));
         let config = FileScanConfigBuilder::new(self.url.clone(), source)
             .with_file_groups(groups)
             .with_projection_indices(projection.cloned())?
@@ -186,13 +229,9 @@ pub struct Counts {
     pub planned_files: u64,
     /// Files that maps excluded.
     pub skipped_files: u64,
-    /// Answers of maps. None is counted if the filter names no values, if they need more pages than there are covered
-    /// files, or if a page is damaged or unknown.
+    /// Questions to the maps of a column. None is counted if the filter names no values, or if they need more pages
+    /// than there are covered files. [`MapReader::statistics`] counts requests and failures.
     pub map_answers: u64,
-    /// Reads of maps, each of a page or a list.
-    pub map_reads: u64,
-    /// Reads of maps that failed, or found damage: all covered files were candidates.
-    pub failed_map_reads: u64,
 }
 
 #[derive(Debug, Default)]
@@ -201,8 +240,6 @@ struct Counters {
     planned_files: Counter,
     skipped_files: Counter,
     map_answers: Counter,
-    map_reads: Counter,
-    failed_map_reads: Counter,
 }
 
 impl Counters {
@@ -212,8 +249,6 @@ impl Counters {
             planned_files: self.planned_files.get(),
             skipped_files: self.skipped_files.get(),
             map_answers: self.map_answers.get(),
-            map_reads: self.map_reads.get(),
-            failed_map_reads: self.failed_map_reads.get(),
         }
     }
 }

@@ -2,12 +2,11 @@
 //!
 //! Without arguments, `sstfilter-distributed` runs the demonstration. It starts itself again as `server CONFIG`,
 //! `writer CONFIG`, `compactor CONFIG`, `worker CONFIG`, `reader CONFIG`, `inspector CONFIG` or `creator CONFIG`, where
-//! `CONFIG` is JSON. With the argument `maps`, it runs the demonstration of file maps, with the roles `map-writer`,
-//! `map-merger` and `map-reader`.
+//! `CONFIG` is JSON.
 
 use std::process::ExitCode;
 
-use sstfilter_distributed::{Result, maps, roles, scenario, server};
+use sstfilter_distributed::{Result, roles, scenario, server};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -25,13 +24,9 @@ async fn main() -> ExitCode {
 async fn dispatch(arguments: &[&str]) -> Result<()> {
     match arguments {
         [] => demonstrate().await,
-        ["maps"] => maps::demonstrate(&std::env::current_exe()?).await,
-        [role @ ("map-writer" | "map-merger" | "map-reader"), config] => {
-            maps::roles::run(role, serde_json::from_str(config)?).await
-        }
         ["server", config] => server::run(serde_json::from_str(config)?).await,
         [role, config] => roles::run(role, serde_json::from_str(config)?).await,
-        _ => Err("usage: sstfilter-distributed [maps | ROLE CONFIG]; without a role, it runs a demonstration".into()),
+        _ => Err("usage: sstfilter-distributed [ROLE CONFIG]; without a role, it runs a demonstration".into()),
     }
 }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
+use slate_object_store::path::Path;
+use slate_object_store::{self as slate, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion};
 use slatedb::admin::Admin;
 use slatedb::config::{
     CheckpointOptions, CompactionWorkerOptions, CompactorOptions, DbReaderOptions, FlushOptions, FlushType, Settings,
@@ -60,51 +59,62 @@ pub async fn run(role: &str, config: RoleConfig) -> Result<()> {
     }
 }
 
+/// Makes a client of the S3 server with the crate of a version of `object_store`.
+macro_rules! client {
+    ($version:ident, $endpoint:expr, $name:expr) => {{
+        // The HTTP client requires a TLS implementation, although it uses plain HTTP here. Fails if one is installed
+        // already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = $version::ClientOptions::new().with_user_agent($name.parse()?).with_allow_http(true);
+        let store = $version::aws::AmazonS3Builder::new()
+            .with_client_options(options)
+            .with_endpoint($endpoint)
+            .with_bucket_name(BUCKET)
+            .with_region("us-east-1")
+            .with_access_key_id(CREDENTIALS.0)
+            .with_secret_access_key(CREDENTIALS.1)
+            .build()?;
+        Ok(Arc::new(store))
+    }};
+}
+
 /// Returns a client of the S3 server with `name` as its `User-Agent`.
 ///
 /// # Errors
 ///
 /// If the endpoint is no URL or the name no header value.
-pub fn object_store(endpoint: &str, name: &str) -> Result<Arc<dyn ObjectStore>> {
-    // The HTTP client requires a TLS implementation, although it uses plain HTTP here. Fails if one is installed
-    // already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let options = ClientOptions::new().with_user_agent(name.parse()?).with_allow_http(true);
-    let store = AmazonS3Builder::new()
-        .with_client_options(options)
-        .with_endpoint(endpoint)
-        .with_bucket_name(BUCKET)
-        .with_region("us-east-1")
-        .with_access_key_id(CREDENTIALS.0)
-        .with_secret_access_key(CREDENTIALS.1)
-        .build()?;
-    Ok(Arc::new(store))
+pub fn object_store(endpoint: &str, name: &str) -> Result<Arc<dyn object_store::ObjectStore>> {
+    client!(object_store, endpoint, name)
+}
+
+/// Returns such a client for SlateDB.
+fn slate_store(endpoint: &str, name: &str) -> Result<Arc<dyn ObjectStore>> {
+    client!(slate_object_store, endpoint, name)
 }
 
 /// Answers requests, by the arms of a match, until the store is closed. An error becomes an answer.
+#[macro_export]
 macro_rules! serve {
     ($requests:ident, $request:ident => { $($arm:tt)* }) => {{
-        say(&Answer::Ready)?;
+        $crate::protocol::say(&$crate::protocol::Answer::Ready)?;
         loop {
             let $request = $requests.next().await?;
             // Noted before the arms consume the request.
-            let is_last = matches!($request, Request::Close);
-            let answer: Result<Answer> = async {
+            let is_last = matches!($request, $crate::protocol::Request::Close);
+            let answer: $crate::Result<$crate::protocol::Answer> = async {
                 Ok(match $request {
                     $($arm)*
-                    other => Answer::Failed(format!("this process cannot do {other:?}")),
+                    other => $crate::protocol::Answer::Failed(format!("this process cannot do {other:?}")),
                 })
             }
             .await;
-            say(&answer.unwrap_or_else(|error| Answer::Failed(error.to_string())))?;
+            $crate::protocol::say(&answer.unwrap_or_else(|error| $crate::protocol::Answer::Failed(error.to_string())))?;
             if is_last {
                 return Ok(());
             }
         }
     }};
 }
-
-pub(crate) use serve;
 
 async fn write(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let metrics = Arc::new(DefaultMetricsRecorder::new());
@@ -123,7 +133,7 @@ async fn write(config: &RoleConfig, mut requests: Requests) -> Result<()> {
         object_store_max_retries: MAX_RETRIES,
         ..Settings::default()
     };
-    let builder = Db::builder(config.store.as_str(), object_store(&config.endpoint, &config.name)?)
+    let builder = Db::builder(config.store.as_str(), slate_store(&config.endpoint, &config.name)?)
         .with_settings(settings)
         .with_metrics_recorder(Arc::clone(&metrics) as _);
     let builder = configured(config.filters, builder, |builder| builder.with_filter_policies(Vec::new()));
@@ -159,7 +169,7 @@ async fn read(config: &RoleConfig, mut requests: Requests) -> Result<()> {
         object_store_max_retries: MAX_RETRIES,
         ..DbReaderOptions::default()
     };
-    let builder = DbReader::builder(config.store.as_str(), object_store(&config.endpoint, &config.name)?)
+    let builder = DbReader::builder(config.store.as_str(), slate_store(&config.endpoint, &config.name)?)
         .with_options(options)
         .with_reader_mode(mode)
         .with_metrics_recorder(Arc::clone(&metrics) as _);
@@ -206,7 +216,7 @@ async fn compact(config: &RoleConfig, mut requests: Requests) -> Result<()> {
         object_store_max_retries: MAX_RETRIES,
         ..CompactorOptions::default()
     };
-    let store = object_store(&config.endpoint, &config.name)?;
+    let store = slate_store(&config.endpoint, &config.name)?;
     let builder = CompactorBuilder::new(config.store.as_str(), store)
         .with_options(options)
         .with_metrics_recorder(Arc::clone(&metrics) as _);
@@ -222,7 +232,7 @@ async fn compact(config: &RoleConfig, mut requests: Requests) -> Result<()> {
 
 async fn work(config: &RoleConfig, mut requests: Requests) -> Result<()> {
     let metrics = Arc::new(DefaultMetricsRecorder::new());
-    let store = object_store(&config.endpoint, &config.name)?;
+    let store = slate_store(&config.endpoint, &config.name)?;
     let builder = CompactionWorkerBuilder::new(config.store.as_str(), store)
         .with_options(worker_options())
         .with_metrics_recorder(Arc::clone(&metrics) as _);
@@ -259,7 +269,7 @@ fn exit_on_failure(running: impl Future<Output = std::result::Result<(), slatedb
 
 /// Inspects a store from outside, without engine and cache.
 async fn inspect(config: &RoleConfig, mut requests: Requests) -> Result<()> {
-    let store = object_store(&config.endpoint, &config.name)?;
+    let store = slate_store(&config.endpoint, &config.name)?;
     let admin = Admin::builder(config.store.as_str(), Arc::clone(&store)).build();
     serve!(requests, request => {
         Request::Ssts => Answer::Ssts(ssts(config, &admin, store.as_ref()).await?),
@@ -313,13 +323,13 @@ async fn describe(store: &dyn ObjectStore, path: &Path, sorted_run: Option<u32>,
 
 /// Creates objects that do not exist, as the engine creates manifests, and replaces objects, as manifests of maps are.
 async fn create(config: &RoleConfig, mut requests: Requests) -> Result<()> {
-    let store = object_store(&config.endpoint, &config.name)?;
+    let store = slate_store(&config.endpoint, &config.name)?;
     serve!(requests, request => {
         Request::Create(key) => {
             let options = PutOptions::from(PutMode::Create);
             match store.put_opts(&Path::from(key), config.name.clone().into(), options).await {
                 Ok(_) => Answer::Created(true),
-                Err(object_store::Error::AlreadyExists { .. }) => Answer::Created(false),
+                Err(slate::Error::AlreadyExists { .. }) => Answer::Created(false),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -331,7 +341,7 @@ async fn create(config: &RoleConfig, mut requests: Requests) -> Result<()> {
             let options = PutOptions::from(PutMode::Update(version));
             match store.put_opts(&path, (number + 1).to_string().into(), options).await {
                 Ok(_) => Answer::Created(true),
-                Err(object_store::Error::Precondition { .. }) => Answer::Created(false),
+                Err(slate::Error::Precondition { .. }) => Answer::Created(false),
                 Err(error) => return Err(error.into()),
             }
         }

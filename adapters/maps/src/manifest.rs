@@ -1,10 +1,14 @@
-//! The manifest: one object that lists the maps of a folder. It is replaced as a whole, by conditional puts.
+//! The manifest: one object that lists the maps of a folder. It is replaced as a whole, by conditional puts; where a
+//! store has none, as on a local disk, each manifest is an object with the next number.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, PutMode, PutOptions, UpdateVersion};
+use object_store::{
+    GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sstfilter::FileId;
@@ -146,18 +150,29 @@ pub(crate) struct Folder {
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) manifest: Manifest,
-    /// `None` if there is no manifest.
-    version: Option<UpdateVersion>,
+    version: Version,
+}
+
+/// What tells one manifest of a folder from the next.
+#[derive(Clone, Debug, Default)]
+enum Version {
+    /// There is no manifest.
+    #[default]
+    None,
+    /// The store replaces an object only if it is still this one.
+    Replaced(UpdateVersion),
+    /// The store cannot do so: each manifest is an object of its own, with the next number.
+    Numbered(u64),
 }
 
 impl Loaded {
     /// Whether there is a manifest.
     pub(crate) const fn exists(&self) -> bool {
-        self.version.is_some()
+        !matches!(self.version, Version::None)
     }
 
     pub(crate) fn etag(&self) -> Option<String> {
-        self.version.as_ref().and_then(|version| version.e_tag.clone())
+        if let Version::Replaced(version) = &self.version { version.e_tag.clone() } else { None }
     }
 }
 
@@ -167,13 +182,17 @@ impl Folder {
         self.path.clone().join(name)
     }
 
+    fn numbered(&self, number: u64) -> Path {
+        self.object(&format!("{NAME}.{number:020}"))
+    }
+
     /// Loads the manifest; an empty one if there is none. Returns `None` if its tag still is `unless`.
     pub(crate) async fn load(&self, unless: Option<String>) -> Result<Option<Loaded>> {
         let options = GetOptions { if_none_match: unless.clone(), ..GetOptions::default() };
         let got = match self.store.get_opts(&self.object(NAME), options).await {
             Ok(got) => got,
             Err(object_store::Error::NotModified { .. }) => return Ok(None),
-            Err(object_store::Error::NotFound { .. }) => return Ok(Some(Loaded::default())),
+            Err(object_store::Error::NotFound { .. }) => return self.load_numbered().await.map(Some),
             Err(error) => return Err(error.into()),
         };
         // A store may ignore the condition.
@@ -182,7 +201,25 @@ impl Folder {
         }
         let version = UpdateVersion { e_tag: got.meta.e_tag.clone(), version: got.meta.version.clone() };
         let manifest = Manifest::decode(&got.bytes().await?)?;
-        Ok(Some(Loaded { manifest, version: Some(version) }))
+        Ok(Some(Loaded { manifest, version: Version::Replaced(version) }))
+    }
+
+    /// Returns the numbers of manifests that are objects of their own, ascending.
+    pub(crate) async fn numbers(&self) -> Result<Vec<(u64, ObjectMeta)>> {
+        let objects: Vec<_> = self.store.list(Some(&self.path)).try_collect().await?;
+        let number = |object: &ObjectMeta| {
+            let digits = object.location.filename()?.strip_prefix(NAME)?.strip_prefix('.')?;
+            digits.parse().ok().filter(|&number| object.location == self.numbered(number))
+        };
+        let mut numbers: Vec<_> = objects.into_iter().filter_map(|object| Some((number(&object)?, object))).collect();
+        numbers.sort_unstable_by_key(|(number, _)| *number);
+        Ok(numbers)
+    }
+
+    async fn load_numbered(&self) -> Result<Loaded> {
+        let Some((number, object)) = self.numbers().await?.pop() else { return Ok(Loaded::default()) };
+        let manifest = Manifest::decode(&self.store.get(&object.location).await?.bytes().await?)?;
+        Ok(Loaded { manifest, version: Version::Numbered(number) })
     }
 
     /// Replaces the manifest by an edited one. If another writer was faster, edits that one's manifest instead.
@@ -195,18 +232,49 @@ impl Folder {
             if !edit(&mut manifest)? {
                 return Ok(manifest);
             }
-            let mode = version.map_or(PutMode::Create, PutMode::Update);
-            let bytes = manifest.encode()?.into();
-            match self.store.put_opts(&self.object(NAME), bytes, PutOptions::from(mode)).await {
-                Ok(_) => return Ok(manifest),
-                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {}
-                Err(error) => return Err(error.into()),
+            match self.put(&manifest, version).await {
+                Ok(true) => return Ok(manifest),
+                Ok(false)
+                | Err(Error::Store(
+                    object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
+                )) => {}
+                Err(error) => return Err(error),
             }
             // At random, so that two writers do not meet again.
             let milliseconds = FileId::random().fingerprint() % (10 * u64::from(attempt.min(20)) + 1);
             tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         }
         Err(Error::Contended { attempts: ATTEMPTS })
+    }
+
+    /// Puts a manifest in the place of a version. Returns whether it is there.
+    async fn put(&self, manifest: &Manifest, version: Version) -> Result<bool> {
+        let (bytes, object) = (PutPayload::from(manifest.encode()?), self.object(NAME));
+        let put = async |object: &Path, mode| self.store.put_opts(object, bytes.clone(), PutOptions::from(mode)).await;
+        match version {
+            Version::None => {
+                put(&object, PutMode::Create).await?;
+                // Others may have begun to number theirs, since the folder was seen to have none.
+                let is_first = self.numbers().await?.is_empty();
+                if !is_first {
+                    self.store.delete(&object).await?;
+                }
+                Ok(is_first)
+            }
+            Version::Replaced(version) => match put(&object, PutMode::Update(version)).await {
+                Err(object_store::Error::NotImplemented { .. }) => {
+                    let is_first = self.numbers().await?.is_empty();
+                    let begun = if is_first { put(&self.numbered(1), PutMode::Create).await.map(drop) } else { Ok(()) };
+                    // Also if another writer has begun: readers take this one as long as it is there.
+                    match self.store.delete(&object).await {
+                        Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(begun.map(|()| is_first)?),
+                        Err(error) => Err(error.into()),
+                    }
+                }
+                put => Ok(put.map(|_| true)?),
+            },
+            Version::Numbered(number) => Ok(put(&self.numbered(number + 1), PutMode::Create).await.map(|_| true)?),
+        }
     }
 }
 

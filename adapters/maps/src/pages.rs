@@ -142,6 +142,10 @@ impl Pages {
         &self.folder
     }
 
+    pub(crate) const fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
     /// Returns how many requests there are at once, at most.
     pub(crate) const fn parallel(&self) -> usize {
         self.parallel

@@ -123,7 +123,8 @@ impl MapReader {
         });
         let (maps, indexes): (Vec<_>, Vec<_>) = join_all(loading).await.into_iter().flatten().unzip();
         self.keep_ends(&maps, &indexes);
-        Snapshot { pages: Arc::clone(&self.pages), coverage: Coverage::new(indexes, files), maps }
+        let coverage = Coverage::new(indexes, files);
+        Snapshot { pages: Arc::clone(&self.pages), coverage, maps, files: files.len() }
     }
 
     fn keep_ends(&self, maps: &[MapEntry], indexes: &[Arc<MapIndex>]) {
@@ -160,6 +161,7 @@ pub struct Snapshot {
     coverage: Coverage<Arc<MapIndex>>,
     /// The places of the maps, in the order of the coverage.
     maps: Vec<MapEntry>,
+    files: usize,
 }
 
 impl Snapshot {
@@ -177,10 +179,7 @@ impl Snapshot {
     pub async fn candidates_each(&self, hashes: &[KeyHash]) -> Vec<Vec<usize>> {
         self.pages.count(|all| all.keys += hashes.len() as u64);
         let mut answers = vec![self.coverage.uncovered().to_vec(); hashes.len()];
-        // A map of other files would be read for nothing.
-        let asked =
-            self.coverage.judges().iter().zip(&self.maps).filter(|(judge, _)| judge.positions().next().is_some());
-        for (judge, found) in join_all(asked.map(|(judge, map)| self.ask(judge, map, hashes))).await {
+        for (judge, found) in join_all(self.asked().map(|(judge, map)| self.ask(judge, map, hashes))).await {
             for (key, found) in found {
                 match found {
                     SetMatch::File(position) => answers[key].push(position),
@@ -193,6 +192,30 @@ impl Snapshot {
         }
         answers.iter_mut().for_each(|answer| answer.sort_unstable());
         answers
+    }
+
+    /// Returns for each file, by its position, whether it may have one of several keys; `None` if that needs more than
+    /// `max_pages` pages of maps, of which none is then read.
+    pub async fn candidates_of_any(&self, hashes: &[KeyHash], max_pages: usize) -> Option<Vec<bool>> {
+        let pages = self.asked().map(|(judge, _)| Lookups::new(judge.map(), hashes).reads().len()).sum::<usize>();
+        if pages > max_pages {
+            return None;
+        }
+        let mut is_candidate = vec![false; self.files];
+        let found = self.candidates_each(hashes).await.into_iter().flatten();
+        self.uncovered().iter().copied().chain(found).for_each(|position| is_candidate[position] = true);
+        Some(is_candidate)
+    }
+
+    /// Returns the hash of a key.
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.pages.filters().hash(key)
+    }
+
+    /// Returns the maps that cover a file of the snapshot: others would be read for nothing.
+    fn asked(&self) -> impl Iterator<Item = (&MapJudge<Arc<MapIndex>>, &MapEntry)> {
+        let all = self.coverage.judges().iter().zip(&self.maps);
+        all.filter(|(judge, _)| judge.positions().next().is_some())
     }
 
     /// Returns the positions of files that no map covers, ascending. They are in every answer.

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use sstfilter::{BlockError, FileId, Filters, HashIdentity};
-use sstfilter_map::{MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport};
+use sstfilter_map::{FileMap, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport};
 
 use crate::ends::EndReads;
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
+use crate::reader::{MapReader, ReaderOptions};
 use crate::stream::{ReadAhead, upload};
 
 /// Attempts to merge maps that another process merges, too.
@@ -81,6 +83,16 @@ impl MapWriter {
         MapBuilder::new(&self.filters, self.options)
     }
 
+    /// Opens the maps of the folder with the newest manifest.
+    ///
+    /// # Errors
+    ///
+    /// As [`MapReader::open`].
+    pub async fn reader(&self) -> Result<MapReader> {
+        let Folder { store, path } = self.folder.clone();
+        MapReader::open(store, path, &self.filters, ReaderOptions::default()).await
+    }
+
     /// Loads the manifest, which is empty if there is none.
     ///
     /// # Errors
@@ -101,8 +113,45 @@ impl MapWriter {
     pub async fn add(&self, cut: &str, builder: MapBuilder) -> Result<MapEntry> {
         self.ensure_mergeable(builder.hash_identity(), builder.prefix_bits(), builder.covers_files())?;
         let map = FileId::random();
-        let produce = move |sink: &mut _| builder.finish(map, sink);
-        let entry = self.write(map, (cut, 0), 0, produce).await?;
+        self.publish(cut, map, 0, move |sink| builder.finish(map, sink)).await
+    }
+
+    /// Writes a map of several maps in memory, which were built elsewhere with the hash and the options of this writer,
+    /// and lists it in the manifest. Files for which `keep` is false are dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add), and [`MapError`] if one of the maps is damaged or contradicts another one, or no file is
+    /// kept.
+    pub async fn add_maps(
+        &self,
+        cut: &str,
+        maps: Vec<Bytes>,
+        mut keep: impl FnMut(FileId) -> bool + Send + 'static,
+    ) -> Result<MapEntry> {
+        let (map, options) = (FileId::random(), self.options);
+        let bytes = maps.iter().map(|map| map.len() as u64).sum();
+        let maps = maps.into_iter().map(FileMap::load_any).collect::<std::result::Result<Vec<_>, _>>()?;
+        for index in maps.iter().map(FileMap::index) {
+            self.ensure_mergeable(index.hash_identity(), index.prefix_bits(), !index.files().is_empty())?;
+        }
+        self.publish(cut, map, bytes, move |sink| {
+            let mut merge = MapMerge::new(options);
+            maps.iter().try_for_each(|map| merge.add_loaded(map, &mut keep))?;
+            merge.finish(map, sink)
+        })
+        .await
+    }
+
+    /// Writes a map, and lists it in the manifest.
+    async fn publish(
+        &self,
+        cut: &str,
+        map: FileId,
+        expected_bytes: u64,
+        produce: impl FnOnce(&mut crate::stream::Parts) -> std::io::Result<MapReport> + Send + 'static,
+    ) -> Result<MapEntry> {
+        let entry = self.write(map, (cut, 0), expected_bytes, produce).await?;
         self.folder
             .update(|manifest| {
                 let expected = *manifest.prefix_bits.get_or_insert(self.options.prefix_bits());
@@ -312,7 +361,8 @@ impl MapWriter {
     }
 
     /// Deletes maps that left the manifest before `grace`, and maps of that age that never were in it, because their
-    /// writer was killed. Returns how many. Deletes nothing in a folder without a manifest.
+    /// writer was killed; and older manifests, where each is an object of its own. Returns how many. Deletes nothing in
+    /// a folder without a manifest.
     ///
     /// A reader with an older manifest than that finds nothing in their place, and searches all of their files. So
     /// choose `grace` longer than readers keep a manifest, and longer than an upload takes. Ages are by the clocks of
@@ -329,10 +379,14 @@ impl MapWriter {
         let manifest = loaded.manifest;
         let live: HashSet<&str> = manifest.maps.iter().map(|map| map.object.as_str()).collect();
         let is_young = |object: &str| manifest.retired.iter().any(|gone| gone.object == object && gone.since > latest);
+        let mut numbers = self.folder.numbers().await?;
+        numbers.pop();
+        let is_superseded = |object: &Path| numbers.iter().any(|(_, older)| older.location == *object);
         let mut due: Vec<&str> = Vec::new();
         for object in &objects {
             let name = object.location.filename().unwrap_or_default();
-            let is_own = is_map_name(name) && object.location == self.folder.object(name);
+            let is_map = is_map_name(name) && object.location == self.folder.object(name);
+            let is_own = is_map || is_superseded(&object.location);
             let is_old = u64::try_from(object.last_modified.timestamp()).is_ok_and(|written| written <= latest);
             if is_own && is_old && !live.contains(name) && !is_young(name) {
                 due.push(name);

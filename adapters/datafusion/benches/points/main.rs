@@ -1,11 +1,10 @@
 //! Point queries over an S3 server, with and without a file map: files and requests, counted by the server's log and
 //! never timed.
 //!
-//! `SSTFILTER=PROGRAM cargo bench --profile dev -p sstfilter-datafusion --bench points` rewrites `RESULTS.md`, with a
-//! map that the command line PROGRAM builds. With `-- --quick`, or by `cargo test`, it measures fewer files, asserts
-//! the page's promises, and writes nothing. Seeds are fixed, so each run has the same counts.
+//! `cargo bench --profile dev -p sstfilter-datafusion --bench points` rewrites `RESULTS.md`. With `-- --quick`, or by
+//! `cargo test`, it measures fewer files, asserts the page's promises, and writes nothing. Seeds are fixed, so each run
+//! has the same counts.
 
-mod bridge;
 mod measure;
 mod page;
 mod store;

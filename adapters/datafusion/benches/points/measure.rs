@@ -10,7 +10,7 @@ use fastrand::Rng;
 use sstfilter_distributed::server::LoggedRequest;
 
 use crate::AnyError;
-use crate::store::{MAP, Store, id, ids};
+use crate::store::{MAPS, Store, id, ids};
 
 /// The size of a measurement.
 pub(crate) struct Size {
@@ -41,8 +41,9 @@ pub(crate) struct Costs {
 
 impl Costs {
     fn add(&mut self, requests: &[LoggedRequest]) {
-        let of_map = requests.iter().filter(|request| request.key == MAP).count() as u64;
-        let files: HashSet<_> = requests.iter().map(|request| &request.key).filter(|key| *key != MAP).collect();
+        let (of_map, of_files): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.key.starts_with(MAPS));
+        let (of_map, files) =
+            (of_map.len() as u64, of_files.iter().map(|request| &request.key).collect::<HashSet<_>>());
         self.queries += 1;
         self.files += files.len() as u64;
         self.max_files = self.max_files.max(files.len() as u64);
@@ -61,7 +62,8 @@ impl Costs {
 pub(crate) struct Results {
     pub(crate) size: Size,
     pub(crate) map_bytes: u64,
-    pub(crate) map_program: &'static str,
+    /// Jobs that built the map, and the bytes of files that they read.
+    pub(crate) build: (usize, u64),
     /// Requests to open the map, once per table.
     pub(crate) opening: u64,
     pub(crate) present: [Costs; 2],
@@ -105,7 +107,7 @@ async fn query(session: &SessionContext, table: &str, id: &str) -> Result<DataFr
 pub(crate) async fn run(size: Size) -> Result<Results, AnyError> {
     let mut store = Store::start(&size).await?;
     let before = store.cluster.requests()?.len();
-    let (session, _) = store.tables().await?;
+    let session = store.tables().await?;
     let opening = (store.cluster.requests()?.len() - before) as u64;
     // All rows, without the map. Queries must have the same.
     let all = rows(&session.table("plain").await?.collect().await?);
@@ -132,6 +134,7 @@ pub(crate) async fn run(size: Size) -> Result<Results, AnyError> {
             costs[position].add(&store.cluster.requests()?[before..]);
         }
     }
-    let (map_bytes, map_program) = (store.map_bytes, store.map_program);
-    Ok(Results { size, map_bytes, map_program, opening, present, absent })
+    let (map_bytes, (refreshed, read)) = (store.map_bytes, store.build);
+    assert_eq!(refreshed.added, size.files, "files that maps cover");
+    Ok(Results { size, map_bytes, build: (refreshed.jobs, read), opening, present, absent })
 }

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use crate::measure::{Costs, Results};
 
 const COMMAND: &str = "\
-    cargo build --release -p sstfilter-cli\n\
     cd adapters\n\
-    SSTFILTER=../target/release/sstfilter cargo bench --profile dev -p sstfilter-datafusion --bench points";
+    cargo bench --profile dev -p sstfilter-datafusion --bench points";
 
 pub(crate) fn text(results: &Results) -> String {
     let size = &results.size;
@@ -18,14 +17,15 @@ pub(crate) fn text(results: &Results) -> String {
          These commands write this page. Counts are those of the S3 server's log. \
          The client caches neither files nor pages\nof the map.\n\n\
          - **Table**: {} Parquet files with {} random ids each, in two row groups.\n\
-         - **Map**: built by {}. It has {} bytes, {:.1} bits per id, and is opened in\n  {} requests.\n\
+         - **Map**: built by the session in {} jobs, which read {} bytes of files.\n  It has {} bytes, {:.1} bits per id, and is opened in {} requests.\n\
          - **Queries**: {} times `id = '...'` with the map, half of them for absent ids. Each had exactly the rows that\n  \
          a scan of the whole table without the map had. The first {} were repeated without the map.\n\n\
          | id | map | queries | files opened | most | requests for the map | most | all requests | bytes read |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|\n",
         grouped(files),
         grouped(size.rows_per_file as u64),
-        results.map_program,
+        results.build.0,
+        grouped(results.build.1),
         grouped(results.map_bytes),
         results.map_bytes as f64 * 8.0 / keys as f64,
         results.opening,

@@ -52,7 +52,7 @@ async fn filters_that_name_values_skip_files() {
 #[tokio::test]
 async fn a_limit_counts_rows_that_the_filter_keeps() {
     let fixture = fixture().await;
-    let table = std::sync::Arc::new(fixture.mapped().await);
+    let table = std::sync::Arc::new(fixture.mapped().await.table);
     let rows = fixture.session.read_table(table).unwrap().filter(col("id").eq(lit("ä"))).unwrap();
     assert_eq!(rows.limit(0, Some(1)).unwrap().count().await.unwrap(), 1, "the fourth row of its file");
 }

@@ -15,12 +15,13 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
-use sstfilter::{FalsePositiveRate, FileId, Filters};
-use sstfilter_datafusion::{Counts, MappedTable, StoredMap, file_id};
-use sstfilter_map::{MapBuilder, MapOptions};
+use sstfilter::{FalsePositiveRate, Filters};
+use sstfilter_datafusion::{MappedTable, TableFile};
+use sstfilter_map::MapOptions;
+use sstfilter_map_store::{MapReader, MapWriter, ReaderOptions, Statistics};
 
-/// The map's object.
-pub(crate) const MAP: &str = "ids.map";
+/// The folder of the maps of ids.
+pub(crate) const MAPS: &str = "maps/id";
 
 /// Rows of a row group.
 const ROW_GROUP: usize = 4;
@@ -33,12 +34,32 @@ pub(crate) struct Fixture {
     pub(crate) filters: Filters,
 }
 
-pub(crate) fn url() -> ObjectStoreUrl {
-    ObjectStoreUrl::parse("memory://files").unwrap()
+/// A table, and the reader of its maps.
+pub(crate) struct Mapped {
+    pub(crate) table: MappedTable,
+    reader: Option<MapReader>,
+    before: Statistics,
 }
 
-pub(crate) fn map_id() -> FileId {
-    FileId::new(b"map of ids").unwrap()
+impl From<MappedTable> for Mapped {
+    fn from(table: MappedTable) -> Self {
+        Self { table, reader: None, before: Statistics::default() }
+    }
+}
+
+/// What a query has counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) scans: u64,
+    pub(crate) planned_files: u64,
+    pub(crate) skipped_files: u64,
+    pub(crate) map_answers: u64,
+    pub(crate) map_reads: u64,
+    pub(crate) failed_map_reads: u64,
+}
+
+pub(crate) fn url() -> ObjectStoreUrl {
+    ObjectStoreUrl::parse("memory://files").unwrap()
 }
 
 /// Returns a column of text.
@@ -84,8 +105,14 @@ impl Fixture {
         MappedTable::new(Arc::clone(&self.schema), url(), self.files().await)
     }
 
-    /// Builds a map of the values that files have, as the table sees them, with the hash of `filters`.
-    pub(crate) async fn write_map_with(&self, names: &[&str], filters: &Filters, map_id: FileId) {
+    /// Returns a writer of maps with the smallest pages, so that a map of few keys has several.
+    pub(crate) fn writer(&self, filters: &Filters) -> MapWriter {
+        let options = MapOptions::for_entries(1 << 20, FalsePositiveRate::ONE_PERCENT).unwrap();
+        MapWriter::new(self.store.clone(), MAPS, filters, options.with_page_bytes(1 << 10).unwrap())
+    }
+
+    /// Adds a map of the values that files have, as the table sees them, with the hash of `filters`. Returns its object.
+    pub(crate) async fn write_map_with(&self, names: &[&str], filters: &Filters) -> Path {
         let mut files = Vec::new();
         for file in self.files().await.into_iter().filter(|file| names.iter().any(|name| file.location == path(name))) {
             let table = MappedTable::new(Arc::clone(&self.schema), url(), vec![file.clone()]);
@@ -96,44 +123,58 @@ impl Fixture {
                 let keys = (0..ids.len()).filter_map(|row| key(&ScalarValue::try_from_array(ids, row).unwrap()));
                 hashes.extend(keys.map(|key| filters.hash(&key)));
             }
-            files.push((file_id(&file, "id", self.schema.field(0).data_type()).unwrap(), hashes));
+            files.push((TableFile::from(file).id(&url(), "id", self.schema.field(0).data_type()).unwrap(), hashes));
         }
-        // The smallest pages, so that a map of few keys has several.
-        let options = MapOptions::for_entries(1 << 20, FalsePositiveRate::ONE_PERCENT).unwrap();
-        let options = options.with_page_bytes(1 << 10).unwrap();
-        let mut builder = MapBuilder::new(filters, options);
+        let writer = self.writer(filters);
+        let mut builder = writer.builder();
         files.into_iter().for_each(|(file, hashes)| builder.add_file(file, hashes));
-        let mut map = Vec::new();
-        builder.finish(map_id, &mut map).unwrap();
-        self.store.put(&MAP.into(), map.into()).await.unwrap();
+        Path::from(MAPS).join(writer.add("", builder).await.unwrap().object)
     }
 
-    pub(crate) async fn write_map(&self, names: &[&str]) {
-        self.write_map_with(names, &self.filters, map_id()).await;
+    pub(crate) async fn write_map(&self, names: &[&str]) -> Path {
+        self.write_map_with(names, &self.filters).await
     }
 
-    pub(crate) async fn open_map(&self) -> datafusion::common::Result<StoredMap> {
-        StoredMap::open(self.store.clone(), MAP.into(), &self.filters, map_id()).await
+    /// Returns a reader that keeps no page.
+    pub(crate) async fn reader(&self) -> MapReader {
+        let mut options = ReaderOptions::default();
+        options.cache_bytes = 0;
+        MapReader::open(self.store.clone(), MAPS, &self.filters, options).await.unwrap()
     }
 
-    /// Returns a table of the files that there are now, with the map.
-    pub(crate) async fn mapped(&self) -> MappedTable {
-        self.plain().await.with_map("id", self.open_map().await.unwrap()).unwrap()
+    /// Returns a table of the files that there are now, with the maps that there are now.
+    pub(crate) async fn mapped(&self) -> Mapped {
+        self.mapped_with(self.reader().await).await
+    }
+
+    pub(crate) async fn mapped_with(&self, reader: MapReader) -> Mapped {
+        let table = self.plain().await.with_maps("id", &reader).await.unwrap();
+        Mapped { table, before: reader.statistics(), reader: Some(reader) }
     }
 
     /// Returns the rows for which the filter is true, in an order that does not depend on files.
-    pub(crate) async fn rows(&self, table: MappedTable, filter: Expr) -> (Vec<String>, Counts) {
+    pub(crate) async fn rows(&self, table: impl Into<Mapped>, filter: Expr) -> (Vec<String>, Seen) {
+        let Mapped { table, reader, before } = table.into();
         let table = Arc::new(table);
         let rows = self.session.read_table(table.clone()).unwrap().filter(filter).unwrap().collect().await.unwrap();
         let text = pretty_format_batches(&rows).unwrap().to_string();
         let mut lines: Vec<_> = text.lines().skip(3).filter(|line| !line.starts_with('+')).map(str::to_owned).collect();
         lines.sort();
-        (lines, table.counts())
+        let (counts, after) = (table.counts(), reader.map_or(before, |reader| reader.statistics()));
+        let seen = Seen {
+            scans: counts.scans,
+            planned_files: counts.planned_files,
+            skipped_files: counts.skipped_files,
+            map_answers: counts.map_answers,
+            map_reads: after.requests - before.requests,
+            failed_map_reads: after.failures() - before.failures(),
+        };
+        (lines, seen)
     }
 
     /// Checks that a query has the same rows with the map and without. Returns the number of rows, and what was counted
     /// with the map.
-    pub(crate) async fn check(&self, filter: Expr) -> (usize, Counts) {
+    pub(crate) async fn check(&self, filter: Expr) -> (usize, Seen) {
         let (expected, _) = self.rows(self.plain().await, filter.clone()).await;
         let (got, counts) = self.rows(self.mapped().await, filter.clone()).await;
         assert_eq!(got, expected, "{filter}");
@@ -156,6 +197,10 @@ fn key(value: &ScalarValue) -> Option<Vec<u8>> {
         | ScalarValue::LargeBinary(bytes)
         | ScalarValue::BinaryView(bytes)
         | ScalarValue::FixedSizeBinary(_, bytes) => bytes.clone(),
-        other => panic!("{other:?} has no key"),
+        ScalarValue::UInt64(number) => number.map(|number| number.to_be_bytes().to_vec()),
+        ScalarValue::Decimal128(number, ..) => number.map(|number| number.to_be_bytes().to_vec()),
+        ScalarValue::Dictionary(_, value) => key(value),
+        // Narrower integers, and times in their own units.
+        other => key(&other.cast_to(&DataType::Int64).unwrap()),
     }
 }

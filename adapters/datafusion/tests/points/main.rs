@@ -5,6 +5,6 @@
 mod damage;
 mod filters;
 mod fixture;
-mod lists;
+mod refresh;
 mod rows;
 mod types;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::object_store::ObjectStoreExt;
+use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
 use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use fastrand::Rng;
-use sstfilter_datafusion::{MappedTable, file_id};
+use sstfilter_datafusion::{MappedTable, TableFile};
 
 use crate::fixture::{Fixture, path, texts, url};
 
@@ -42,7 +42,7 @@ async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
     let session = SessionContext::new_with_config(config);
     session.register_object_store(url().as_ref(), fixture.store.clone());
     for (key, found) in [("apple", 1), ("kiwi", 0)] {
-        let rows = session.read_table(Arc::new(fixture.mapped().await)).unwrap();
+        let rows = session.read_table(Arc::new(fixture.mapped().await.table)).unwrap();
         let rows = rows.filter(col("id").eq(lit(key))).unwrap().sort_by(vec![col("amount"), col("id")]).unwrap();
         let rows = rows.select_columns(&["amount"]).unwrap().collect().await.unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), found, "{key}");
@@ -64,7 +64,7 @@ async fn random_queries_have_the_rows_of_a_table_without_a_map() {
     let covered: Vec<_> = names.iter().skip(2).map(String::as_str).collect();
     fixture.write_map(&covered).await;
     fixture.store.delete(&path("file-5")).await.unwrap();
-    let (plain, mapped) = (Arc::new(fixture.plain().await), Arc::new(fixture.mapped().await));
+    let (plain, mapped) = (Arc::new(fixture.plain().await), Arc::new(fixture.mapped().await.table));
     for _ in 0..queries() {
         // Most of the ids are in no file.
         let mut id = || lit(random.u16(..400).to_string());
@@ -117,25 +117,12 @@ async fn a_file_that_was_replaced_is_not_covered_and_a_deleted_one_is_not_missed
 #[tokio::test]
 async fn two_maps_may_cover_different_files() {
     let fixture = Fixture::new();
-    let mut maps = Vec::new();
     for name in ["one", "two"] {
         fixture.put(name, texts([Some(name)])).await;
         fixture.write_map(&[name]).await;
-        maps.push(fixture.open_map().await.unwrap());
-        // Each map under its own name.
-        let bytes = fixture.store.get(&crate::fixture::MAP.into()).await.unwrap().bytes().await.unwrap();
-        fixture.store.put(&format!("{name}.map").into(), bytes.into()).await.unwrap();
     }
-    let mut table = MappedTable::new(fixture.schema.clone(), url(), fixture.files().await);
-    for name in ["one", "two"] {
-        let path = format!("{name}.map").into();
-        let id = crate::fixture::map_id();
-        let map =
-            sstfilter_datafusion::StoredMap::open(fixture.store.clone(), path, &fixture.filters, id).await.unwrap();
-        table = table.with_map("id", map).unwrap();
-    }
-    let (rows, counts) = fixture.rows(table, col("id").eq(lit("two"))).await;
-    assert_eq!((rows.len(), counts.planned_files, counts.map_reads), (1, 1, 2));
+    let (rows, counts) = fixture.check(col("id").eq(lit("two"))).await;
+    assert_eq!((rows, counts.planned_files, counts.map_reads), (1, 1, 2));
 }
 
 #[tokio::test]
@@ -145,6 +132,6 @@ async fn the_time_of_the_last_write_is_part_of_a_file_id() {
     let file = fixture.files().await.remove(0);
     let mut later = file.clone();
     later.last_modified += std::time::Duration::from_millis(1);
-    let id = |file| file_id(file, "id", &DataType::Utf8).unwrap();
+    let id = |file: &ObjectMeta| TableFile::from(file.clone()).id(&url(), "id", &DataType::Utf8).unwrap();
     assert_ne!(id(&file), id(&later), "equal content may have an equal tag");
 }

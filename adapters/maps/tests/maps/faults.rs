@@ -145,9 +145,8 @@ impl ObjectStore for Faulty {
             _ => {}
         }
         let got = self.inner.get_opts(location, options).await?;
-        let GetResult { meta, range, attributes, extensions, .. } = &got;
-        let (meta, range, attributes, extensions) =
-            (meta.clone(), range.clone(), attributes.clone(), extensions.clone());
+        let GetResult { meta, range, attributes, .. } = &got;
+        let (meta, range, attributes) = (meta.clone(), range.clone(), attributes.clone());
         let mut bytes = got.bytes().await?.to_vec();
         match fault {
             Some(Fault::Truncate) => drop(bytes.pop()),
@@ -158,7 +157,7 @@ impl ObjectStore for Faulty {
             _ => {}
         }
         let payload = GetResultPayload::Stream(stream::iter([Ok(bytes.into())]).boxed());
-        Ok(GetResult { payload, meta, range, attributes, extensions })
+        Ok(GetResult { payload, meta, range, attributes })
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

@@ -7,10 +7,10 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use sstfilter::{Filters, KeyHash};
 use sstfilter_map::MapOptions;
-use sstfilter_map_store::{Error, Manifest, MapWriter};
+use sstfilter_map_store::{Error, Manifest, MapReader, MapWriter, ReaderOptions};
 
 use crate::faults::Faulty;
-use crate::support::{FOLDER, add, check, check_anew, reader, snapshot, writer};
+use crate::support::{FOLDER, add, check, check_anew, file, hash, keys, reader, snapshot, writer};
 
 async fn replace(store: &Arc<Faulty>, manifest: Vec<u8>) {
     let path = Path::from(format!("{FOLDER}/manifest"));
@@ -156,4 +156,41 @@ async fn a_map_that_was_stored_and_merged_before_the_answer_is_done_and_keeps_it
     assert!(add(&writer, "day", 5..=5).await);
     let manifest = writer.manifest().await.unwrap();
     assert_eq!((manifest.maps.len(), manifest.retired.len()), (0, 6), "the added map is not listed again");
+}
+
+/// A local disk cannot replace an object only if it still is the one that was read.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_local_disk_no_map_of_several_writers_at_once_is_lost_and_readers_follow() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Arc::new(object_store::local::LocalFileSystem::new_with_prefix(folder.path()).unwrap());
+    let filters = Filters::default();
+    let options = crate::support::options();
+    let reader = MapReader::open(store.clone(), FOLDER, &filters, ReaderOptions::default()).await.unwrap();
+    let tasks = (0..8_u64).map(|own| {
+        let writer = MapWriter::new(store.clone(), FOLDER, &filters, options);
+        tokio::spawn(async move {
+            for map in 0..5 {
+                let (mut builder, number) = (writer.builder(), own * 5 + map);
+                builder.add_file(file(number), keys(number).map(hash).collect());
+                writer.add("day", builder).await.unwrap();
+            }
+        })
+    });
+    futures::future::try_join_all(tasks).await.unwrap();
+    assert!(reader.refresh().await.unwrap());
+    assert_eq!(reader.manifest().maps.len(), 40);
+    check(&snapshot(&reader, 0..40).await, 0..40).await;
+    let writer = MapWriter::new(store.clone(), FOLDER, &filters, options);
+    while !writer.merge("day", |_| true).await.unwrap().inputs.is_empty() {}
+    let swept = writer.sweep(crate::support::NO_GRACE).await.unwrap();
+    assert!(swept > 70, "maps that were merged, and older manifests: {swept}");
+    reader.refresh().await.unwrap();
+    check(&snapshot(&reader, 0..40).await, 0..40).await;
+    // A writer that saw the folder before it had a manifest, and one that stopped while it began to number them.
+    let listed = writer.manifest().await.unwrap();
+    store.put(&Path::from(format!("{FOLDER}/manifest")), Manifest::default().encode().unwrap().into()).await.unwrap();
+    let mut builder = writer.builder();
+    builder.add_file(file(40), keys(40).map(hash).collect());
+    writer.add("day", builder).await.unwrap();
+    assert_eq!(writer.manifest().await.unwrap().maps.len(), listed.maps.len() + 1);
 }

@@ -16,11 +16,11 @@ use super::{
     Answer as MapAnswer, Batch, File, MAPS, MapRole, Request as MapRequest, Size, View, absent_key, hash, mix,
 };
 use crate::Result;
-use crate::cluster::Cluster;
-use crate::process::Process;
-use crate::protocol::{Answer, Request};
-use crate::roles::object_store;
-use crate::server::LoggedRequest;
+use sstfilter_distributed::cluster::Cluster;
+use sstfilter_distributed::process::Process;
+use sstfilter_distributed::protocol::{Answer, Request};
+use sstfilter_distributed::roles::object_store;
+use sstfilter_distributed::server::LoggedRequest;
 
 /// Files of a map that a writer adds.
 const FILES_OF_BATCH: u64 = 5;
@@ -48,21 +48,21 @@ const GRACE: u64 = 3;
 
 /// The counts of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Story {
+pub(crate) struct Story {
     /// Processes that were killed.
-    pub kills: usize,
+    pub(crate) kills: usize,
     /// Files that were acknowledged.
-    pub files: usize,
+    pub(crate) files: usize,
     /// Merges that replaced maps in the manifest.
-    pub merges: usize,
+    pub(crate) merges: usize,
     /// Maps that were deleted: merged ones, and those of killed processes.
-    pub deleted: usize,
+    pub(crate) deleted: usize,
     /// Lookups by reader processes, of present and absent keys. All were right.
-    pub lookups: usize,
+    pub(crate) lookups: usize,
     /// Keys of acknowledged files whose candidates were checked in the end: all of them.
-    pub keys: u64,
+    pub(crate) keys: u64,
     /// Requests of stale readers for maps that had been deleted.
-    pub missing: u64,
+    pub(crate) missing: u64,
 }
 
 /// The acknowledged files, which all processes share.
@@ -154,7 +154,7 @@ async fn start(cluster: &mut Cluster, role: &str, keys: u64, pause: u64) -> Resu
 /// # Errors
 ///
 /// If a process fails, or a key is lost.
-pub async fn run(cluster: &mut Cluster, size: &Size) -> Result<Story> {
+pub(crate) async fn run(cluster: &mut Cluster, size: &Size) -> Result<Story> {
     let engine =
         Engine { keys: size.keys, next: AtomicU64::new(0), acknowledged: Mutex::default(), lookups: AtomicU64::new(0) };
     let mut story = Story::default();

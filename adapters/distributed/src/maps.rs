@@ -1,16 +1,5 @@
-//! File maps on an object store, with several processes, and what lookups cost.
-//!
-//! Writers add files to days, and maps of them. A merger merges the maps. Readers look keys up in the files that the
-//! maps leave. They are killed while they work, as in the demonstration with SlateDB. The engine is as small as it can
-//! be: a file is an object with sorted keys, and the list of files is a listing.
-//!
-//! | module | what it does |
-//! |---|---|
-//! | [`roles`] | writer, merger, reader |
-//! | [`scenario`] | the processes at once, and the kills |
-//! | [`costs`] | counted lookups of absent keys, by the server's log |
-//! | [`layouts`] | what file maps are compared with: a Bloom filter for each file, and transposed groups of them |
-//! | [`report`] | the page of results |
+//! File maps on an object store: what the processes of `tests/maps` say to each other, and the files that they write.
+//! The engine is as small as it can be: a file is an object with sorted keys, and the list of files is a listing.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -18,20 +7,8 @@
     reason = "sizes are those of the demonstration, and fit into 32 bits"
 )]
 
-pub mod costs;
-pub mod layouts;
-pub mod report;
-pub mod roles;
-pub mod scenario;
-
-use std::path::{Path, PathBuf};
-
 use serde::{Deserialize, Serialize};
-use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
-use sstfilter_map::MapOptions;
-
-use crate::Result;
-use crate::cluster::Cluster;
+use sstfilter::{FileId, Filters, KeyHash};
 
 /// The folder of an engine's files.
 pub const FILES: &str = "files";
@@ -107,7 +84,9 @@ pub fn hash(filters: &Filters, key: u64) -> KeyHash {
     filters.hash(&key.to_le_bytes())
 }
 
-fn mix(seed: u64) -> u64 {
+/// Returns a number that looks random.
+#[must_use]
+pub fn mix(seed: u64) -> u64 {
     KeyHash::mix(seed).get()
 }
 
@@ -169,68 +148,4 @@ pub struct MapRole {
     pub keys: u64,
     /// How long each PUT waits before it is sent, in milliseconds: time for a kill between two of them.
     pub pause: u64,
-}
-
-/// The size of a demonstration.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Rounds of kills.
-    pub rounds: u64,
-    /// Keys of a file, in rounds of kills.
-    pub keys: u64,
-    /// Files of which lookups are counted, and keys of each.
-    pub counted: (u64, u64),
-    /// Absent keys that are looked up with maps, with transposed groups, and with a filter for each file.
-    pub absent: [u64; 3],
-    /// Whether the page of results is written.
-    pub page: bool,
-}
-
-impl Size {
-    /// Large if `SSTFILTER_LONG` is set, small otherwise.
-    #[must_use]
-    pub fn from_environment() -> Self {
-        if std::env::var_os("SSTFILTER_LONG").is_some() {
-            Self { rounds: 6, keys: 1_000, counted: (100_000, 1_000), absent: [2_000, 20, 3], page: true }
-        } else {
-            Self { rounds: 1, keys: 100, counted: (500, 100), absent: [300, 10, 3], page: false }
-        }
-    }
-
-    /// Returns the options of all maps.
-    ///
-    /// # Errors
-    ///
-    /// None for the sizes here.
-    pub fn options(files: u64, keys: u64) -> Result<MapOptions> {
-        Ok(MapOptions::for_entries(files * keys, FalsePositiveRate::ONE_PERCENT)?)
-    }
-}
-
-/// Runs the demonstration, prints its report, and writes the page of results in its large form.
-///
-/// # Errors
-///
-/// If a key is lost, or a lookup costs more than it should.
-pub async fn demonstrate(program: &Path) -> Result<()> {
-    let size = Size::from_environment();
-    let report = run(program, &size).await?;
-    print!("{report}");
-    if size.page {
-        let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../maps/RESULTS.md");
-        std::fs::write(&page, report.to_string())?;
-    }
-    report.check()
-}
-
-/// Runs the demonstration with `program` as every process.
-///
-/// # Errors
-///
-/// If a process fails, or a key is lost.
-pub async fn run(program: &Path, size: &Size) -> Result<report::Report> {
-    let mut cluster = Cluster::start(program).await?;
-    let story = scenario::run(&mut cluster, size).await?;
-    let costs = costs::measure(&mut cluster, size).await?;
-    Ok(report::Report { size: *size, story, costs })
 }

@@ -13,8 +13,9 @@ use sstfilter_map_store::{Cuts, MapReader, MapWriter, ReaderOptions, Snapshot};
 
 use super::{Answer as MapAnswer, Batch, FILES, MAPS, MapRole, Request as MapRequest, Size, View, has_key, hash};
 use crate::Result;
-use crate::protocol::{Answer, Request, Requests, say};
-use crate::roles::{object_store, serve};
+use sstfilter_distributed::protocol::{Answer, Request, Requests, say};
+use sstfilter_distributed::roles::object_store;
+use sstfilter_distributed::serve;
 
 /// Few, so that maps are merged often.
 const FAN_IN: usize = 4;
@@ -30,7 +31,7 @@ const CACHE_BYTES: u64 = 16 << 10;
 /// # Errors
 ///
 /// If a request cannot be read.
-pub async fn run(role: &str, config: MapRole) -> Result<()> {
+pub(crate) async fn run(role: &str, config: MapRole) -> Result<()> {
     // First, so that a process still ends with its input while it waits for a server that is gone.
     let requests = Requests::new();
     match role {

@@ -1,0 +1,241 @@
+//! Builds maps and brings them up to date, as jobs of the session's engine.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use datafusion::arrow::array::AsArray;
+use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
+use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
+use datafusion::prelude::{SessionContext, ident, lit};
+use futures::{StreamExt, TryStreamExt};
+use sstfilter::{FileId, Filters};
+use sstfilter_map::FileMap;
+use sstfilter_map_store::{Cuts, MapWriter};
+
+use crate::file::TableFile;
+use crate::functions::{TOO_MANY_KEYS, map_part};
+use crate::table::{FILE, MappedTable};
+
+/// Objects that are looked at again at once.
+const HEADS: usize = 16;
+
+/// Bytes that a task takes for each key that it holds: its hash, in a list that may have room for twice as many, in the
+/// state that it passes on, and in what it received.
+const BYTES_PER_KEY: u64 = 32;
+
+/// Files of a job. A plan names each with about 100 bytes, and engines refuse messages of more than 16 MiB.
+const MAX_FILES: usize = 50_000;
+
+/// How many times the bytes of a job the next one has, at most.
+const MAX_GROWTH: u64 = 16;
+
+/// Maps are merged into one once more than this share of the files that they list is gone, or listed twice.
+const MAX_GONE: f64 = 0.2;
+
+/// How to build maps.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RefreshOptions {
+    /// Bytes of memory that a process may take for keys, however many tasks of a job it runs: 256 MiB by default. With
+    /// less, a build takes more jobs.
+    pub memory_bytes: u64,
+}
+
+impl Default for RefreshOptions {
+    fn default() -> Self {
+        Self { memory_bytes: 256 << 20 }
+    }
+}
+
+/// What a refresh did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refreshed {
+    /// Files of the table that maps covered before.
+    pub covered: usize,
+    /// Files whose values were read.
+    pub added: usize,
+    /// Files that were replaced meanwhile, and stay without a map until the next refresh of a newer table.
+    pub replaced: usize,
+    /// Jobs of the engine.
+    pub jobs: usize,
+    /// Maps that the manifest lists.
+    pub maps: usize,
+}
+
+/// Covers all files of a table by maps of `column`, in the folder of `writer`: reads the column of the files that no map
+/// covers, and merges maps, in which files that the table no longer has are dropped.
+///
+/// The work is a job of the session's engine: its executors read the column, and no other. A refresh that is interrupted
+/// loses at most one job's work; two at once lose nothing. Queries may go on meanwhile.
+///
+/// # Errors
+///
+/// There is no such column, it has a type that maps do not know, the job or the store fails, the writer has another hash
+/// than [`Filters::default`], or one file alone has more keys than the memory allows.
+pub async fn refresh_map(
+    session: &SessionContext,
+    table: &MappedTable,
+    column: &str,
+    writer: &MapWriter,
+    options: RefreshOptions,
+) -> Result<Refreshed> {
+    let (expected, got) = (Filters::default().hasher().identity(), writer.builder().hash_identity());
+    if expected != got {
+        return plan_err!("expected a writer with the default hash, which executors have, got {got:?}");
+    }
+    let data_type = table.data_type(column)?;
+    let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
+    let reader = writer.reader().await.map_err(external)?;
+    let snapshot = reader.snapshot(&ids, Cuts::All).await;
+    let mut refreshed = Refreshed { covered: ids.len() - snapshot.uncovered().len(), ..Refreshed::default() };
+    session.register_udaf(map_part());
+    // Files of a size that the last job shows to fit; at first, as if each byte were a key of one byte.
+    let mut rest: Vec<_> = snapshot.uncovered().iter().map(|&at| (ids[at], &table.files()[at])).collect();
+    let max_keys = (options.memory_bytes / BYTES_PER_KEY).max(1);
+    let mut bytes_at_once = max_keys;
+    while !rest.is_empty() {
+        let job = rest.split_off(rest.len() - fitting(&rest, bytes_at_once));
+        let bytes = job.iter().map(|(_, file)| file.meta.size).sum::<u64>();
+        refreshed.jobs += 1;
+        match build(session, table, column, &job, (writer.builder().prefix_bits(), max_keys)).await {
+            Err(error) if error.to_string().contains(TOO_MANY_KEYS) && job.len() > 1 => {
+                bytes_at_once = bytes / 2;
+                rest.extend(job);
+            }
+            Err(error) => return Err(error),
+            Ok(parts) => {
+                let replaced = replaced(session, table, &job).await?;
+                refreshed.replaced += replaced.len();
+                refreshed.added += job.len() - replaced.len();
+                let keys = if replaced.len() < job.len() { add(writer, parts, &job, &replaced).await? } else { 0 };
+                // As many keys as fit, but for a fifth, in case that the next files have more for their size.
+                let fit = u128::from(bytes) * u128::from(max_keys) * 4 / (u128::from(keys.max(1)) * 5);
+                let most = bytes_at_once.saturating_mul(MAX_GROWTH);
+                bytes_at_once = u64::try_from(fit).map_or(most, |fit| fit.min(most));
+            }
+        }
+    }
+    let kept: HashSet<FileId> = ids.into_iter().collect();
+    let keep = |file: FileId| kept.contains(&file);
+    while !writer.merge(CUT, keep).await.map_err(external)?.inputs.is_empty() {}
+    let mut manifest = writer.manifest().await.map_err(external)?;
+    let listed: u64 = manifest.maps.iter().map(|map| u64::from(map.files)).sum();
+    if (kept.len() as f64) < (1.0 - MAX_GONE) * listed as f64 {
+        writer.merge_all(CUT, keep).await.map_err(external)?;
+        manifest = writer.manifest().await.map_err(external)?;
+    }
+    refreshed.maps = manifest.maps.len();
+    Ok(refreshed)
+}
+
+/// All maps of a column are of one cut: a query has no words for others.
+const CUT: &str = "";
+
+fn external(error: sstfilter_map_store::Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Returns how many of the last files have up to this many bytes together; at least one, and no more than a plan can
+/// name.
+fn fitting(files: &[(FileId, &TableFile)], bytes: u64) -> usize {
+    let sizes = files.iter().rev().scan(0_u64, |sum, (_, file)| {
+        *sum = sum.saturating_add(file.meta.size);
+        Some(*sum)
+    });
+    sizes.take(MAX_FILES).take_while(|sum| *sum <= bytes).count().max(1)
+}
+
+/// Runs a job that reads a column of some files, and returns maps of them. Files without rows are in none.
+async fn build(
+    session: &SessionContext,
+    table: &MappedTable,
+    column: &str,
+    files: &[(FileId, &TableFile)],
+    (prefix_bits, max_keys): (u8, u64),
+) -> Result<Vec<Bytes>> {
+    let parts = session.state().config().target_partitions() as u64;
+    let job = FileId::random().fingerprint();
+    let arguments = vec![ident(FILE), ident(column), lit(u64::from(prefix_bits)), lit(max_keys), lit(job)];
+    let rows = session.read_table(std::sync::Arc::new(table.keys(column, files)?))?;
+    let rows = rows.aggregate(vec![ident(FILE) % lit(parts)], vec![map_part().call(arguments).alias("part")])?;
+    let mut maps = Vec::new();
+    for batch in rows.select_columns(&["part"])?.collect().await? {
+        let Some(values) = batch.column(0).as_binary_opt::<i64>() else { return exec_err!("expected maps of bytes") };
+        maps.extend(values.iter().flatten().map(Bytes::copy_from_slice));
+    }
+    Ok(maps)
+}
+
+/// Returns the files that are no longer what the table's list says.
+async fn replaced(
+    session: &SessionContext,
+    table: &MappedTable,
+    files: &[(FileId, &TableFile)],
+) -> Result<HashSet<FileId>> {
+    let store = session.runtime_env().object_store(&table.url)?;
+    let looks = files.iter().filter(|(_, file)| file.may_change()).map(|&(id, file)| {
+        let (store, listed) = (store.clone(), file.meta.clone());
+        async move {
+            let head = store.head(&listed.location).await?;
+            Ok::<_, DataFusionError>((!is_same_version(&listed, &head)).then_some(id))
+        }
+    });
+    let looks: Vec<_> = looks.collect();
+    futures::stream::iter(looks).buffer_unordered(HEADS).try_filter_map(|id| async move { Ok(id) }).try_collect().await
+}
+
+/// Whether a listed object is the one whose head was read later. Stores write one entity tag with and without quotes,
+/// and leave out the tag, or fractions of a second, in one of the two.
+fn is_same_version(listed: &ObjectMeta, head: &ObjectMeta) -> bool {
+    let [one, other] = [listed, head].map(|meta| meta.e_tag.as_deref().map(|tag| tag.trim_matches('"')));
+    let apart = head.last_modified.signed_duration_since(listed.last_modified);
+    let has_same_tag = one.zip(other).is_none_or(|(one, other)| one == other);
+    listed.size == head.size && has_same_tag && apart.num_seconds() == 0
+}
+
+/// Adds the maps of a job, without the files that were replaced meanwhile, and with those that have no rows. Returns the
+/// number of pairs of a key and a file.
+async fn add(
+    writer: &MapWriter,
+    mut parts: Vec<Bytes>,
+    files: &[(FileId, &TableFile)],
+    replaced: &HashSet<FileId>,
+) -> Result<u64> {
+    let mut without_rows: HashMap<u64, FileId> = files.iter().map(|(id, _)| (id.fingerprint(), *id)).collect();
+    for part in &parts {
+        let map = FileMap::load_any(part).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        for covered in map.index().files() {
+            without_rows.remove(&covered.file.fingerprint());
+        }
+    }
+    if !without_rows.is_empty() {
+        let (mut builder, mut map) = (writer.builder(), Vec::new());
+        without_rows.into_values().for_each(|file| builder.add_file(file, Vec::new()));
+        builder.finish(FileId::random(), &mut map)?;
+        parts.push(map.into());
+    }
+    let replaced = replaced.clone();
+    writer.add_maps(CUT, parts, move |file| !replaced.contains(&file)).await.map(|map| map.entries).map_err(external)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_that_one_answer_leaves_out_makes_no_other_version() {
+        let meta = |tag: Option<&str>, size| ObjectMeta {
+            location: "data/a.parquet".into(),
+            last_modified: std::time::SystemTime::UNIX_EPOCH.into(),
+            size,
+            e_tag: tag.map(str::to_owned),
+            version: None,
+        };
+        let listed = meta(None, 7);
+        assert!(is_same_version(&listed, &meta(Some("\"a\""), 7)) && is_same_version(&listed, &listed));
+        assert!(is_same_version(&meta(Some("a"), 7), &meta(Some("\"a\""), 7)));
+        assert!(!is_same_version(&meta(Some("b"), 7), &meta(Some("\"a\""), 7)));
+        assert!(!is_same_version(&listed, &meta(None, 8)));
+    }
+}
