@@ -1,8 +1,7 @@
 //! The table: Parquet files, and the maps that say which of them a query must read.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -35,7 +34,9 @@ pub struct MappedTable {
     pub(crate) url: ObjectStoreUrl,
     files: Vec<TableFile>,
     maps: Vec<ColumnMaps>,
-    counters: Counters,
+    /// Bytes of a file's end that are read first, if not as many as the session says.
+    footer_bytes: Option<usize>,
+    counts: Mutex<Counts>,
 }
 
 /// The maps of a column's values.
@@ -44,6 +45,10 @@ struct ColumnMaps {
     data_type: DataType,
     snapshot: Snapshot,
 }
+
+/// Bytes of a file's end that [`MappedTable::keys`] reads first: enough for the footer of a small file. By default, the
+/// engine reads 512 KiB, which is all of many files.
+const FOOTER_BYTES: usize = 4 << 10;
 
 /// The column of [`MappedTable::keys`] that has the fingerprint of a file.
 pub(crate) const FILE: &str = "sstfilter_file";
@@ -54,7 +59,7 @@ impl MappedTable {
     pub fn new(schema: SchemaRef, url: ObjectStoreUrl, files: impl IntoIterator<Item = impl Into<TableFile>>) -> Self {
         let files = files.into_iter().map(Into::into).collect();
         let schema = TableSchema::from(schema);
-        Self { schema, url, files, maps: Vec::new(), counters: Counters::default() }
+        Self { schema, url, files, maps: Vec::new(), footer_bytes: None, counts: Mutex::default() }
     }
 
     /// Adds columns that files do not store: each [file](TableFile::with_partition) has one value of each of them.
@@ -102,7 +107,11 @@ impl MappedTable {
         let files = files.iter().map(|&(file, listed)| listed.clone().with_partition(id(file)));
         let own = self.schema.file_schema().field_with_name(column)?.clone();
         let table = Self::new(Arc::new(Schema::new(vec![own])), self.url.clone(), files);
-        table.with_partition_columns(vec![Arc::new(Field::new(FILE, DataType::UInt64, false))])
+        Self { footer_bytes: Some(FOOTER_BYTES), ..table }.with_partition_columns(vec![Arc::new(Field::new(
+            FILE,
+            DataType::UInt64,
+            false,
+        ))])
     }
 
     /// Returns the files.
@@ -114,7 +123,11 @@ impl MappedTable {
     /// Returns what has been counted since the table was made.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.counters.counts()
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Returns the files that may have rows for which all `filters` are true: those that a scan plans. For a table that
@@ -131,31 +144,36 @@ impl MappedTable {
             let Ok(predicate) = state.create_physical_expr(filter.clone(), &schema) else { continue };
             for guarantee in LiteralGuarantee::analyze(&predicate) {
                 for map in self.maps.iter().filter(|map| map.column == guarantee.column.name) {
-                    map.exclude(&guarantee, &mut is_searched, &self.counters).await;
+                    if map.exclude(&guarantee, &mut is_searched).await {
+                        self.count(|all| all.map_answers += 1);
+                    }
                 }
             }
         }
         let files: Vec<_> =
             self.files.iter().zip(&is_searched).filter_map(|(file, is_searched)| is_searched.then_some(file)).collect();
-        self.counters.scans.add(1);
-        self.counters.planned_files.add(files.len());
-        self.counters.skipped_files.add(self.files.len() - files.len());
+        self.count(|all| {
+            all.scans += 1;
+            all.planned_files += files.len() as u64;
+            all.skipped_files += (self.files.len() - files.len()) as u64;
+        });
         Ok(files)
     }
 }
 
 impl ColumnMaps {
-    /// Clears the marks of files that cannot have one of the values that the column must have.
-    async fn exclude(&self, guarantee: &LiteralGuarantee, is_searched: &mut [bool], counters: &Counters) {
+    /// Clears the marks of files that cannot have one of the values that the column must have. Returns whether maps were
+    /// asked.
+    async fn exclude(&self, guarantee: &LiteralGuarantee, is_searched: &mut [bool]) -> bool {
         let (Guarantee::In, Some(keys)) = (guarantee.guarantee, keys_of(&guarantee.literals, &self.data_type)) else {
-            return;
+            return false;
         };
         let hashes: Vec<_> = keys.iter().map(|key| self.snapshot.hash(key)).collect();
         // Each page is a request, and so is each file.
         let covered = is_searched.len() - self.snapshot.uncovered().len();
-        let Some(is_candidate) = self.snapshot.candidates_of_any(&hashes, covered).await else { return };
-        counters.map_answers.add(1);
+        let Some(is_candidate) = self.snapshot.candidates_of_any(&hashes, covered).await else { return false };
         is_searched.iter_mut().zip(is_candidate).for_each(|(is_searched, is_candidate)| *is_searched &= is_candidate);
+        true
     }
 }
 
@@ -202,7 +220,8 @@ impl TableProvider for MappedTable {
         }
         let planned = |file: &TableFile| {
             let planned = PartitionedFile::from(file.meta.clone());
-            PartitionedFile { partition_values: file.partition.clone(), ..planned }
+            let metadata_size_hint = self.footer_bytes.or(planned.metadata_size_hint);
+            PartitionedFile { partition_values: file.partition.clone(), metadata_size_hint, ..planned }
         };
         let groups = FileGroup::new(files.into_iter().map(planned).collect());
         let groups = groups.split_files(state.config().target_partitions());
@@ -232,36 +251,4 @@ pub struct Counts {
     /// Questions to the maps of a column. None is counted if the filter names no values, or if they need more pages
     /// than there are covered files. [`MapReader::statistics`] counts requests and failures.
     pub map_answers: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    scans: Counter,
-    planned_files: Counter,
-    skipped_files: Counter,
-    map_answers: Counter,
-}
-
-impl Counters {
-    fn counts(&self) -> Counts {
-        Counts {
-            scans: self.scans.get(),
-            planned_files: self.planned_files.get(),
-            skipped_files: self.skipped_files.get(),
-            map_answers: self.map_answers.get(),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Counter(AtomicU64);
-
-impl Counter {
-    fn add(&self, count: impl TryInto<u64>) {
-        self.0.fetch_add(count.try_into().unwrap_or(0), Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
