@@ -1,7 +1,6 @@
 //! The aggregate function of which a job makes maps: `sstfilter_map_part(file, key, prefix_bits, max_keys, job)`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
@@ -38,6 +37,7 @@ struct MapPart {
 static HELD: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 
 /// The keys that a task holds, of those that all tasks of the job may hold in this process.
+#[derive(Debug)]
 struct Held {
     job: u64,
     keys: u64,
@@ -107,17 +107,12 @@ impl AggregateUDFImpl for MapPart {
 }
 
 /// The hashes of a group's files.
+#[derive(Debug)]
 struct Part {
     options: MapOptions,
     held: Held,
     filters: Filters,
     files: BTreeMap<u64, Vec<KeyHash>>,
-}
-
-impl fmt::Debug for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("keys", &self.held.keys).field("files", &self.files.len()).finish_non_exhaustive()
-    }
 }
 
 impl Part {

@@ -10,7 +10,7 @@ use datafusion::prelude::{SessionContext, ident, lit};
 use futures::{StreamExt, TryStreamExt};
 use sstfilter::{FileId, Filters};
 use sstfilter_map::FileMap;
-use sstfilter_map_store::{Cuts, MapWriter};
+use sstfilter_map_store::{Cuts, Failure, FailureKind, MapWriter};
 
 use crate::file::TableFile;
 use crate::functions::{TOO_MANY_KEYS, map_part};
@@ -34,7 +34,6 @@ const MAX_GONE: f64 = 0.2;
 
 /// How to build maps.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct RefreshOptions {
     /// Bytes of memory that a process may take for keys, however many tasks of a job it runs: 256 MiB by default. With
     /// less, a build takes more jobs.
@@ -88,6 +87,12 @@ pub async fn refresh_map(
     let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
     let reader = writer.reader().await.map_err(external)?;
     let snapshot = reader.snapshot(&ids, Cuts::All).await;
+    // Their files are not covered, and no merge could use them.
+    let is_unusable = |failure: &Failure| matches!(failure.kind, FailureKind::Missing | FailureKind::Damaged);
+    let unusable: HashSet<_> =
+        reader.recent_failures().into_iter().filter(is_unusable).map(|lost| lost.object).collect();
+    let maps = reader.manifest().maps.into_iter().filter(|map| unusable.contains(&map.object));
+    writer.remove(&maps.map(|map| map.map_id()).collect::<Vec<_>>()).await.map_err(external)?;
     let mut refreshed = Refreshed { covered: ids.len() - snapshot.uncovered().len(), ..Refreshed::default() };
     session.register_udaf(map_part());
     // Files of a size that the last job shows to fit; at first, as if each byte were a key of one byte.
