@@ -1,6 +1,7 @@
 //! Builds maps and brings them up to date, as jobs of the session's engine.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::AsArray;
@@ -19,8 +20,8 @@ use crate::table::{FILE, MappedTable};
 /// Objects that are looked at again at once.
 const HEADS: usize = 16;
 
-/// Bytes that a task takes for each key that it holds: its hash, in a list that may have room for twice as many, in the
-/// state that it passes on, and in what it received.
+/// Bytes that are counted for each key of a task: those of its hash in a list with room for twice as many keys, in the
+/// message to the next task, and in that task's copy.
 const BYTES_PER_KEY: u64 = 32;
 
 /// Files of a job. A plan names each with about 100 bytes, and engines refuse messages of more than 16 MiB.
@@ -35,8 +36,8 @@ const MAX_GONE: f64 = 0.2;
 /// How to build maps.
 #[derive(Clone, Copy, Debug)]
 pub struct RefreshOptions {
-    /// Bytes of memory that a process may take for keys, however many tasks of a job it runs: 256 MiB by default. With
-    /// less, a build takes more jobs.
+    /// Bytes of memory that a process may take for keys, however many tasks of a job it runs: 256 MiB by default. 32
+    /// bytes are counted for each key. With less, a build takes more jobs.
     pub memory_bytes: u64,
 }
 
@@ -162,7 +163,7 @@ async fn build(
     let parts = session.state().config().target_partitions() as u64;
     let job = FileId::random().fingerprint();
     let arguments = vec![ident(FILE), ident(column), lit(u64::from(prefix_bits)), lit(max_keys), lit(job)];
-    let rows = session.read_table(std::sync::Arc::new(table.keys(column, files)?))?;
+    let rows = session.read_table(Arc::new(table.keys(column, files)?))?;
     let rows = rows.aggregate(vec![ident(FILE) % lit(parts)], vec![map_part().call(arguments).alias("part")])?;
     let mut maps = Vec::new();
     for batch in rows.select_columns(&["part"])?.collect().await? {

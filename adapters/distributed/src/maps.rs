@@ -1,12 +1,6 @@
 //! File maps on an object store: what the processes of `tests/maps` say to each other, and the files that they write.
 //! The engine is as small as it can be: a file is an object with sorted keys, and the list of files is a listing.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "sizes are those of the demonstration, and fit into 32 bits"
-)]
-
 use serde::{Deserialize, Serialize};
 use sstfilter::{FileId, Filters, KeyHash};
 

@@ -166,8 +166,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the positions of the files to open for a key, ascending: those that may have it, and those that no map
-    /// covers. Reads one page of each map, unless the cache has it. The hash must come from the [`Filters`] that the
-    /// reader was opened with: that of another hash function misses files that have the key.
+    /// covers. Reads one page of each map, unless the cache has it. Take the hash from [`hash`](Self::hash), or from the
+    /// [`Filters`] that the reader was opened with: that of another hash function misses files that have the key.
     pub async fn candidates(&self, hash: KeyHash) -> Vec<usize> {
         self.candidates_each(&[hash]).await.pop().unwrap_or_default()
     }
@@ -177,21 +177,26 @@ impl Snapshot {
     ///
     /// Each answer has the uncovered files: if there are many, ask for few keys at a time.
     pub async fn candidates_each(&self, hashes: &[KeyHash]) -> Vec<Vec<usize>> {
-        self.pages.count(|all| all.keys += hashes.len() as u64);
         let mut answers = vec![self.coverage.uncovered().to_vec(); hashes.len()];
+        self.visit(hashes, |key, position| answers[key].push(position)).await;
+        answers.iter_mut().for_each(|answer| answer.sort_unstable());
+        answers
+    }
+
+    /// Calls `visit` with each key and the positions of covered files that may have it, by their positions.
+    async fn visit(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, usize)) {
+        self.pages.count(|all| all.keys += hashes.len() as u64);
         for (judge, found) in join_all(self.asked().map(|(judge, map)| self.ask(judge, map, hashes))).await {
             for (key, found) in found {
                 match found {
-                    SetMatch::File(position) => answers[key].push(position),
+                    SetMatch::File(position) => visit(key, position),
                     SetMatch::AnyFile => {
                         self.pages.count(|all| all.unknown += 1);
-                        answers[key].extend(judge.positions());
+                        judge.positions().for_each(|position| visit(key, position));
                     }
                 }
             }
         }
-        answers.iter_mut().for_each(|answer| answer.sort_unstable());
-        answers
     }
 
     /// Returns for each file, by its position, whether it may have one of several keys; `None` if that needs more than
@@ -202,12 +207,12 @@ impl Snapshot {
             return None;
         }
         let mut is_candidate = vec![false; self.files];
-        let found = self.candidates_each(hashes).await.into_iter().flatten();
-        self.uncovered().iter().copied().chain(found).for_each(|position| is_candidate[position] = true);
+        self.uncovered().iter().for_each(|&position| is_candidate[position] = true);
+        self.visit(hashes, |_, position| is_candidate[position] = true).await;
         Some(is_candidate)
     }
 
-    /// Returns the hash of a key.
+    /// Returns the hash of a key, as the maps have it.
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.pages.filters().hash(key)
     }

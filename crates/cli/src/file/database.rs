@@ -17,12 +17,9 @@ use crate::words::units::counted;
 /// Limit on the file CURRENT, which contains `MANIFEST-`, a number and a line feed.
 const MAX_CURRENT_BYTES: u64 = 64;
 
-/// How often CURRENT is read: a running engine removes the manifest that it names when it writes a new one, and may be
-/// writing a record.
-const ATTEMPTS: u32 = 3;
-
-/// Between attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pauses before each attempt to read CURRENT and the manifest: a running engine removes the manifest that CURRENT
+/// names when it writes a new one, and may be writing a record.
+const PAUSES: [Duration; 3] = [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(20)];
 
 /// A database, as its manifest described it when it was read.
 #[derive(Debug)]
@@ -52,12 +49,12 @@ impl Database {
     /// is live was then complete.
     pub(crate) fn read(directory: &Path) -> (Self, Option<(PathBuf, Problem)>) {
         let (mut manifest, mut problem) = (directory.join("CURRENT"), None);
-        for _ in 0..ATTEMPTS {
+        for pause in PAUSES {
+            thread::sleep(pause);
             match read_version(directory, &mut manifest) {
                 Ok(version) => return (Self { directory: directory.to_owned(), version: Some(version) }, None),
                 Err(error) => problem = Some(error),
             }
-            thread::sleep(PAUSE);
         }
         let problem = problem.map(|reason| {
             let why = explained(&reason);
