@@ -1,5 +1,5 @@
-//! Exercises file maps: any bytes, these bytes under checksums that hold, and maps of any files, merged, cut down,
-//! sliced and damaged; then maps of writes.
+//! Exercises file maps: any bytes, these bytes under checksums that hold, and maps of any files, merged, cut down
+//! and damaged; then maps of writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,8 +9,7 @@ use std::sync::Arc;
 use arbitrary::{Result, Unstructured};
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapIndex, MapJoin, MapMerge, MapOptions, Slice, SliceIndex,
-    WriteId, WriteSet, Writes,
+    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapIndex, MapMerge, MapOptions, WriteId, WriteSet, Writes,
 };
 
 /// The prefixes of each file, by its fingerprint.
@@ -24,8 +23,6 @@ pub fn exercise(bytes: &[u8]) {
     load(bytes);
     let sealed = sealed(bytes);
     load(&sealed);
-    join(&[bytes]);
-    join(&[&with_footer(&sealed, 0, 1)]);
     let _ = build_and_damage(&mut Unstructured::new(bytes));
 }
 
@@ -79,31 +76,6 @@ fn load(bytes: &[u8]) {
             let _ = merge.finish(FileId::from_fingerprint(1), &mut Vec::new());
         }
     }
-}
-
-/// The bytes of a map with the footer of a slice.
-fn with_footer(map: &[u8], number: u32, slices: u32) -> Vec<u8> {
-    let mut out = map.to_vec();
-    out.extend([number.to_le_bytes(), slices.to_le_bytes(), [0, 1, b'S', b'L']].as_flattened());
-    let of_map = map.len().checked_sub(END_BYTES).map_or(&[][..], |end| &map[end..map.len() - 4]);
-    let sum = crc32c::crc32c_append(crc32c::crc32c(of_map), &out[map.len()..]);
-    out.extend(sum.to_le_bytes());
-    out
-}
-
-/// Joins slices, which may be untrusted, and exercises the map.
-fn join(slices: &[&[u8]]) -> Option<Vec<u8>> {
-    let mut join = MapJoin::new();
-    for &slice in slices {
-        let index = SliceIndex::load(slice, slice.len() as u64).ok()?;
-        join.add(index, reader(slice)).ok()?;
-    }
-    let mut out = Vec::new();
-    join.finish(&mut out).ok()?;
-    // Lists of few files become fields.
-    assert!(out.len() <= 10 * slices.iter().map(|slice| slice.len()).sum::<usize>(), "a join adds little");
-    load(&out);
-    Some(out)
 }
 
 fn reader<'a>(bytes: &'a [u8]) -> impl Fn(Range<u64>) -> std::io::Result<Cow<'a, [u8]>> + Sync + 'a {
@@ -235,20 +207,6 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     if merge.finish(FileId::from_fingerprint(1), &mut merged).is_ok() {
         assert!(merged == bytes, "a merge has the bytes of a build");
     }
-
-    let slices = damage[0] % 5 + 1;
-    let written: Vec<_> = (0..slices)
-        .map(|number| {
-            let mut merge = MapMerge::new(options);
-            let index = MapIndex::load_any(&bytes, bytes.len() as u64).expect("sound");
-            merge.add(index, reader(&bytes)).expect("of the same options");
-            let (mut out, slice) = (Vec::new(), Slice::new(number, slices).expect("in range"));
-            merge.finish_slice(FileId::from_fingerprint(1), slice, &mut out).expect("written");
-            out
-        })
-        .collect();
-    let joined = join(&written.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    assert!(joined.expect("all slices") == bytes, "joined slices have the bytes of a build");
 
     // Up to three bits: a checksum of 32 bits finds them.
     let mut damaged = bytes.clone();

@@ -10,7 +10,6 @@ use crate::encode::Packing;
 use crate::error::MapError;
 use crate::index::{Covered, CoveredFile, overlapping};
 use crate::options::MapOptions;
-use crate::slice::Slice;
 use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::Writes;
 
@@ -105,29 +104,11 @@ impl MapBuilder {
     ///
     /// Those of `sink`, and [`MapError`] for no file, too many, one that was added twice, writes that overlap, or both
     /// files and writes.
-    pub fn finish(self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
-        self.write(map, None, sink)
-    }
-
-    /// Writes one slice of the map to `sink`. Add the same files, with the same options and id, for each slice, and
-    /// [join](crate::MapJoin) all slices.
-    ///
-    /// Each slice needs the hashes of all files, to know how many entries the map has. Only the work of encoding is
-    /// divided. To divide the reading of keys, too, build a map of some of the files in each process, and
-    /// [merge](crate::MapMerge::finish_slice) these maps in slices.
-    ///
-    /// # Errors
-    ///
-    /// As [`finish`](Self::finish).
-    pub fn finish_slice(self, map: FileId, slice: Slice, sink: &mut impl Write) -> io::Result<MapReport> {
-        self.write(map, Some(slice), sink)
-    }
-
-    fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
+    pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
         self.runs.sort_by_key(|run| run.owner.number());
         let entries = self.runs.iter().map(|run| run.entries).sum();
         let plan = Plan::new(&self.options, self.hash, map, covered(&self.runs)?, entries)?;
-        plan.write(&Hashes { runs: self.runs, prefix_bits: self.options.prefix_bits }, slice, sink)
+        plan.write(&Hashes { runs: self.runs, prefix_bits: self.options.prefix_bits }, sink)
     }
 }
 

@@ -59,8 +59,8 @@ pub enum MapError {
     },
     /// One map would cover both files and writes.
     MixedCoverage,
-    /// It is not the map, the slice or the table of covered files that belongs here: not one at all, one that is
-    /// damaged, one that does not go with the others, or a slice out of order.
+    /// It is not the map or the table of covered files that belongs here: not one at all, one that is damaged, or one
+    /// that does not go with the others.
     Mismatch {
         /// What differs.
         what: Cow<'static, str>,
@@ -132,7 +132,7 @@ impl fmt::Display for MapError {
 }
 
 /// Counts have fewer than 41 bits, ids and seeds almost always more.
-pub(crate) fn number_text(number: u64) -> String {
+fn number_text(number: u64) -> String {
     if number >> 40 == 0 { number.to_string() } else { format!("{number:#018x}") }
 }
 

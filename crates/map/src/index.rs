@@ -17,9 +17,6 @@ const VERSION: u8 = 1;
 /// The bytes `SM`.
 const MAGIC: u16 = 0x4d53;
 
-/// The bytes `SL`, at the end of a slice.
-pub(crate) const SLICE_MAGIC: u16 = 0x4c53;
-
 /// Bytes of a covered file: its fingerprint, its entries, and zeros. Of covered writes: the first and the last.
 pub(crate) const COVERED_BYTES: usize = 16;
 
@@ -125,12 +122,6 @@ impl MapIndex {
     ///
     /// The bytes are damaged, or not the end of a map.
     pub fn load_any(end: &[u8], map_bytes: u64) -> Result<Self, MapError> {
-        Self::load_with(end, map_bytes, |pages| pages)
-    }
-
-    /// Does what [`load_any`](Self::load_any) does, for bytes that have only some of the map's pages: `own_pages`
-    /// returns how many, given the number of all pages.
-    pub(crate) fn load_with(end: &[u8], map_bytes: u64, own_pages: impl FnOnce(u64) -> u64) -> Result<Self, MapError> {
         let tail = checked_tail(end)?;
         let trailer = tail.trailer;
         let BlockIdentity { hash, file } = tail.identity(trailer.u8::<24>() >> 4)?;
@@ -143,7 +134,7 @@ impl MapIndex {
         let tail_bytes = params.u64::<12>();
         let covered_bytes = u64::from(files) * COVERED_BYTES as u64;
         // Less than 2^61 each.
-        let expected = u128::from(own_pages(shape.pages) << shape.page_bits)
+        let expected = u128::from(shape.pages << shape.page_bits)
             + u128::from(tail_bytes)
             + u128::from(covered_bytes)
             + END_BYTES as u128;
@@ -315,10 +306,7 @@ impl MapIndex {
 
 /// Reads the numbers, the map's id and the trailer at the end of a map, and compares their checksum.
 fn checked_tail(end: &[u8]) -> Result<CheckedTail<'_>, MapError> {
-    let other_magic = |got| match got {
-        SLICE_MAGIC => MapError::mismatch("file map", "a whole one", "a slice: join all of its slices".to_owned()),
-        _ => MapError::magic("not a file map", MAGIC, got),
-    };
+    let other_magic = |got| MapError::magic("not a file map", MAGIC, got);
     let (trailer, flags) = Ending::fields(end, (MAGIC, VERSION), other_magic)?;
     // Before the checksum, because a future flag may change what it covers.
     BlockError::require(flags == Ending::BOUND, "flags of a file map", "1", flags >> 4)?;

@@ -8,8 +8,8 @@
 //!   and need filters of their own, until they are added.
 //! - [`MapMerge`] adds them: it merges maps without keys, and drops files that are gone. The result has the bytes of a
 //!   build from keys.
-//! - Several processes can share a build or a merge: each writes one [`Slice`], and [`MapJoin`] joins the slices into
-//!   the bytes that one process would write.
+//! - Several processes can share a build: each builds a map of some of the files, and a merge of these maps has the
+//!   bytes of one build.
 //! - [`MapSet`] answers for the files of a store, whether a map covers them or not.
 //! - [`WriteSet`] is for stores whose compactions rewrite files many times: its maps say which flushes wrote a key.
 //! - [`MapIndex`] is for maps on disk or in an object store. [`Lookups`] say which bytes they need, and answer from
@@ -62,7 +62,6 @@ mod build;
 mod encode;
 mod error;
 mod index;
-mod join;
 mod list;
 mod map;
 mod merge;
@@ -73,7 +72,6 @@ mod read;
 mod runs;
 mod set;
 mod shape;
-mod slice;
 mod verify;
 mod write;
 mod write_set;
@@ -89,13 +87,11 @@ pub use answer::{LocalIds, MapAnswer};
 pub use build::MapBuilder;
 pub use error::MapError;
 pub use index::{CoveredFile, LocalId, MapIndex};
-pub use join::MapJoin;
 pub use map::FileMap;
 pub use merge::MapMerge;
 pub use options::{MapOptions, MapPlan};
 pub use read::{Lookups, MapPart, MapRead};
 pub use set::{Coverage, MapJudge, MapSet, SetMatch};
-pub use slice::{Slice, SliceIndex};
 pub use verify::MapVerification;
 pub use write::MapReport;
 pub use write_set::{KeyWrites, WriteSet};

@@ -17,7 +17,6 @@ use crate::options::MapOptions;
 use crate::page::{Page, State};
 use crate::pages::{Failure, PageReader, Reciprocal, list_of_field};
 use crate::shape::{Place, Prefixes};
-use crate::slice::{Slice, SliceIndex};
 use crate::write::{EntrySource, MapReport, Missing, Plan};
 use crate::writes::{WriteId, Writes, position_of, unite};
 
@@ -45,12 +44,10 @@ pub struct MapMerge<'a> {
 /// Bytes of a range of a map.
 type Read<'a> = Box<dyn Fn(Range<u64>) -> io::Result<Cow<'a, [u8]>> + Sync + 'a>;
 
-/// A map, or a slice of one, that is read from front to end.
-pub(crate) struct Input<'a> {
+/// A map that is read from front to end.
+struct Input<'a> {
     index: MapIndex,
     read: Read<'a>,
-    /// The pages that it has.
-    pages: Range<u64>,
     prefixes: Prefixes,
     /// For each local id, the id in the result, once all inputs are known; `None` if the file is dropped.
     ids: Vec<Option<u32>>,
@@ -159,28 +156,14 @@ impl<'a> MapMerge<'a> {
     /// # Errors
     ///
     /// Those of `sink` and of reading, and [`MapError`] if no file is left.
-    pub fn finish(self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
-        self.write(map, None, sink)
-    }
-
-    /// Writes one slice of the result to `sink`. It reads only the pages whose hashes the slice has. Merge the same
-    /// maps, with the same options and id, for each slice, and [join](crate::MapJoin) all slices.
-    ///
-    /// # Errors
-    ///
-    /// As [`finish`](Self::finish).
-    pub fn finish_slice(self, map: FileId, slice: Slice, sink: &mut impl Write) -> io::Result<MapReport> {
-        self.write(map, Some(slice), sink)
-    }
-
-    fn write(mut self, map: FileId, slice: Option<Slice>, sink: &mut impl Write) -> io::Result<MapReport> {
+    pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
         let hash = self.hash.unwrap_or_default();
         if self.writes.is_empty() {
             self.number_files();
             let entries = self.files.values().map(|covered| covered.entries).sum();
             let covered = Covered::Files(self.files.into_values().collect());
             let plan = Plan::new(&self.options, hash, map, covered, entries)?;
-            return plan.write(&Inputs(self.inputs), slice, sink);
+            return plan.write(&Inputs(self.inputs), sink);
         }
         let kept = self.writes.len();
         let writes = unite(core::mem::take(&mut self.writes), self.floor);
@@ -194,7 +177,7 @@ impl<'a> MapMerge<'a> {
             let entries = plan.count(&inputs)?;
             plan = Plan::new(&self.options, hash, map, covered, entries)?;
         }
-        plan.write(&inputs, slice, sink)
+        plan.write(&inputs, sink)
     }
 
     fn number_files(&mut self) {
@@ -214,7 +197,7 @@ impl<'a> MapMerge<'a> {
     }
 }
 
-pub(crate) struct Inputs<'a>(pub(crate) Vec<Input<'a>>);
+struct Inputs<'a>(Vec<Input<'a>>);
 
 impl EntrySource for Inputs<'_> {
     fn runs(&self) -> usize {
@@ -240,14 +223,7 @@ impl EntrySource for Inputs<'_> {
 impl<'a> Input<'a> {
     fn new(index: MapIndex, read: Read<'a>, ids: Vec<Option<u32>>) -> Self {
         let (prefixes, tail) = (index.shape.prefixes(), Mutex::new((HashSet::new(), index.tail_bytes)));
-        Self { pages: 0..index.pages(), index, read, prefixes, ids, tail }
-    }
-
-    /// A slice of the result, with all of its files.
-    pub(crate) fn slice(slice: SliceIndex, read: Read<'a>) -> Self {
-        let (pages, index) = (slice.pages(), slice.map.clone());
-        let ids = (0..index.shape.files).map(Some).collect();
-        Self { pages, ..Self::new(index, Box::new(move |range| read(slice.in_slice(range))), ids) }
+        Self { index, read, prefixes, ids, tail }
     }
 
     fn keeps(&self, file: FileId) -> bool {
@@ -265,7 +241,7 @@ impl<'a> Input<'a> {
         let Some(last) = prefixes.end.checked_sub(1).filter(|last| *last >= prefixes.start) else { return Ok(()) };
         let max_entries = self.index.entries().saturating_add(entries.len() as u64);
         let [first, last] = [prefixes.start, last].map(|prefix| shape.place_of_prefix(prefix).page);
-        for page in first.max(self.pages.start)..(last + 1).min(self.pages.end) {
+        for page in first..=last {
             let own = shape.first_prefix(page).max(prefixes.start)..shape.first_prefix(page + 1).min(prefixes.end);
             let before = entries.len();
             match self.append_page(page, (&own, packing), entries, missing) {

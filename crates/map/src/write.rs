@@ -12,7 +12,6 @@ use crate::index::{Covered, MapIndex};
 use crate::options::MapOptions;
 use crate::runs::{are_ascending, merge_runs};
 use crate::shape::Shape;
-use crate::slice::{Slice, append_footer};
 
 /// Entries that are sorted and encoded together: 2 MiB of them.
 const CHUNK_ENTRIES: u64 = 1 << 18;
@@ -48,7 +47,7 @@ pub(crate) struct Missing {
     pub(crate) overflowed: Vec<Range<u64>>,
 }
 
-/// What was written. For a slice, bytes, pages and lists are its own; files and entries are those of the map.
+/// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MapReport {
@@ -112,25 +111,13 @@ impl Plan {
         Ok(Self { index, threads: options.threads })
     }
 
-    /// A map with these numbers and other bytes.
-    pub(crate) fn of_index(index: MapIndex) -> Self {
-        Self { index, threads: 1 }
-    }
-
-    /// Writes the map, or a slice of it.
-    pub(crate) fn write(
-        mut self,
-        source: &impl EntrySource,
-        slice: Option<Slice>,
-        sink: &mut impl Write,
-    ) -> io::Result<MapReport> {
+    /// Writes the map.
+    pub(crate) fn write(mut self, source: &impl EntrySource, sink: &mut impl Write) -> io::Result<MapReport> {
         let Shape { files, pages, page_bits, .. } = self.index.shape;
-        let own = slice.map_or(0..pages, |slice| slice.pages(pages));
-        let (entries, pages) = (self.index.entries, own.end - own.start);
-        let mut report = MapReport { files, entries, pages, ..MapReport::default() };
+        let mut report = MapReport { files, entries: self.index.entries, pages, ..MapReport::default() };
         let (mut tail, writer) = (Vec::new(), self.page_writer());
         let encode = |buffers: &mut Buffers, pages| self.encode(source, pages, buffers);
-        self.each_chunk(source, own, encode, |Written { mut bytes, outside, unknown, overflowed }| {
+        self.each_chunk(source, encode, |Written { mut bytes, outside, unknown, overflowed }| {
             report.unknown_pages += unknown;
             report.overflowed_lines += overflowed;
             for outside in outside {
@@ -142,10 +129,7 @@ impl Plan {
         })?;
         sink.write_all(&tail)?;
         self.index.tail_bytes = tail.len() as u64;
-        let mut end = self.index.encode();
-        if let Some(slice) = slice {
-            append_footer(slice, &mut end);
-        }
+        let end = self.index.encode();
         sink.write_all(&end)?;
         report.bytes = (pages << page_bits) + (tail.len() + end.len()) as u64;
         Ok(report)
@@ -171,14 +155,13 @@ impl Plan {
     fn each_chunk<T: Send>(
         &self,
         source: &impl EntrySource,
-        pages: Range<u64>,
         work: impl Fn(&mut Buffers, Range<u64>) -> io::Result<T> + Sync,
         mut done: impl FnMut(T) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (step, threads) = (self.pages_of_chunk(source.runs()), self.threads.max(1));
-        let mut starts = pages.clone().step_by(step as usize).peekable();
+        let (pages, step, threads) = (self.index.pages(), self.pages_of_chunk(source.runs()), self.threads.max(1));
+        let mut starts = (0..pages).step_by(step as usize).peekable();
         while starts.peek().is_some() {
-            let chunk = |start: u64| (start..(start + step).min(pages.end), None);
+            let chunk = |start: u64| (start..(start + step).min(pages), None);
             let mut chunks: Vec<_> = starts.by_ref().take(threads).map(chunk).collect();
             let of_threads = chunks.iter_mut().collect();
             share(threads, of_threads, &mut Buffers::default(), |buffers, (pages, result): &mut (Range<u64>, _)| {
@@ -196,7 +179,7 @@ impl Plan {
             self.collect(source, pages, buffers)?;
             Ok(buffers.entries.chunk_by(|one, other| one == other).count() as u64)
         };
-        self.each_chunk(source, 0..self.index.pages(), count, |of_chunk| {
+        self.each_chunk(source, count, |of_chunk| {
             entries += of_chunk;
             Ok(())
         })?;

@@ -6,15 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{Filters, KeyHash};
-use sstfilter_map::{
-    FileMap, LocalId, MapAnswer, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapReport,
-};
+use sstfilter_map::{FileMap, LocalId, MapAnswer, MapBuilder, MapError, MapIndex, MapMerge, MapOptions, MapReport};
 
 use crate::effort;
 use crate::forge::{Forged, Random, same_tail};
 use crate::support::{
-    build, candidates_by_reads, file, finish, hash, ids, index_of, load_slice, map_id, mix, model, options, probe,
-    reads,
+    build, candidates_by_reads, file, finish, hash, ids, index_of, map_id, mix, model, options, probe, reads,
 };
 
 pub(crate) fn prefix(number: u64) -> KeyHash {
@@ -270,14 +267,6 @@ fn pages_that_name_the_same_bytes_are_refused_before_these_are_read_again() {
             assert!(merge.finish(map_id(), &mut Vec::new()).unwrap().unknown_pages > 0);
             check("a merge");
         }
-        // The same pages as the only slice of the map.
-        let footer = [&0_u32.to_le_bytes()[..], &1_u32.to_le_bytes(), &[0, 1], b"SL"].concat();
-        let covered = [&bytes[bytes.len() - 60..bytes.len() - 4], &footer[..]].concat();
-        let slice: &[u8] = [bytes, &footer, &crc32c::crc32c(&covered).to_le_bytes()].concat().leak();
-        let mut join = MapJoin::new();
-        join.add(load_slice(slice).unwrap(), read_of(slice, counted)).unwrap();
-        assert_eq!(join.finish(&mut Vec::new()).unwrap().unknown_pages, pages - first);
-        check("a join");
     }
 }
 

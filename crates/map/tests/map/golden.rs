@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
-use sstfilter_map::{FileMap, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
+use sstfilter_map::{FileMap, MapBuilder, MapMerge, MapOptions, WriteId, Writes};
 
 use crate::stored::{check_file, digest, is_regenerating};
-use crate::support::{add, candidates_by_reads, finish_as, ids, join};
+use crate::support::{add, candidates_by_reads, finish_as, ids};
 
 /// A map, and how it is built. File `i` has the fingerprint of the id `[i]`, keys `i * 1_000` to
 /// `i * 1_000 + keys - 1`, and the first `shared` keys of file 0.
@@ -55,10 +55,6 @@ const CASES: [MapCase; 12] = [
     MapCase { name: "20-flushes", shared: 10, coalesced: Some(0), ..PLAIN },
     MapCase { name: "20-flushes-coalesced", shared: 10, coalesced: Some(12), ..PLAIN },
 ];
-
-/// Slices that are stored: the map, the slice, and how many there are.
-const SLICES: [(&str, u32, u32); 3] =
-    [("40-files-lists", 1, 3), ("20-files-outgrown-pages", 2, 3), ("20-files-one-page", 0, 2)];
 
 const RECIPE: &str = r#"  "keys": "key number i is the ASCII bytes of 'key-' and i in 6 decimal digits; file number i has the fingerprint of the id of one byte, i, and keys i * 1000 to i * 1000 + keys - 1, and the first `shared` keys of file 0",
   "coalesced": "null, or the files are flushes: file number i has the writes from (1 << 40) + 10 i to (1 << 40) + 10 i + 9, and those of the first `coalesced` files are one interval",
@@ -125,13 +121,6 @@ impl MapCase {
 
     fn build_some(&self, is_in: impl Fn(u8) -> bool) -> Vec<u8> {
         finish_as(map_id(), self.builder_of(is_in)).0
-    }
-
-    fn build_slice(&self, number: u32, slices: u32) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let slice = Slice::new(number, slices).unwrap();
-        self.builder_of(|_| true).finish_slice(map_id(), slice, &mut bytes).unwrap();
-        bytes
     }
 
     fn build(&self) -> Vec<u8> {
@@ -203,31 +192,8 @@ fn every_map_is_built_as_it_was_byte_for_byte() {
             case.entry(&built)
         })
         .collect();
-    let slices: Vec<String> = SLICES.into_iter().map(check_slice).collect();
-    let text = format!(
-        "{{\n  \"format_version\": 1,\n{RECIPE}  \"maps\": [\n{}\n  ],\n  \"slices\": [\n{}\n  ]\n}}\n",
-        entries.join(",\n"),
-        slices.join(",\n")
-    );
+    let text = format!("{{\n  \"format_version\": 1,\n{RECIPE}  \"maps\": [\n{}\n  ]\n}}\n", entries.join(",\n"));
     check_file(&folder().join("maps.json"), text.as_bytes());
-}
-
-/// Builds a slice, and joins the stored one with the others. Returns its entry in `maps.json`.
-fn check_slice((name, number, count): (&str, u32, u32)) -> String {
-    let case = CASES.iter().find(|case| case.name == name).unwrap();
-    let mut slices: Vec<_> = (0..count).map(|number| case.build_slice(number, count)).collect();
-    let file = format!("map-{name}.slice-{number}-of-{count}");
-    let own = &mut slices[number as usize];
-    check_file(&folder().join(&file), own);
-    let digest = digest(own);
-    if !is_regenerating() {
-        *own = fs::read(folder().join(&file)).unwrap();
-    }
-    assert!(join(&slices).unwrap().0 == case.build(), "{file}");
-    format!(
-        "    {{\"file\": \"{file}\", \"map\": \"{}\", \"slice\": {number}, \"slices\": {count}, {digest}}}",
-        case.file()
-    )
 }
 
 // promise: stays-readable

@@ -3,7 +3,6 @@
 //! - `model`: answers, merges and dropped files beside sets of keys.
 //! - `rule`: stores whose files and maps disagree.
 //! - `shapes`: sizes, rates, keys that many files have, pages that outgrow their bytes.
-//! - `slices`: maps that several processes write, a slice each.
 //! - `damage`: damaged, foreign and swapped bytes.
 //! - `walk`: random walks of a store, with damage, stale maps and snapshots.
 //! - `forged`: bytes that no writer wrote, whose checksums hold.
@@ -32,7 +31,6 @@ mod golden;
 mod model;
 mod rule;
 mod shapes;
-mod slices;
 mod support;
 mod vectors;
 mod verify;

@@ -4,11 +4,11 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, KeyHash};
-use sstfilter_map::{LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, Slice, WriteId, Writes};
+use sstfilter_map::{LocalId, MapAnswer, MapBuilder, MapMerge, MapOptions, WriteId, Writes};
 
 use crate::effort;
 use crate::support::{
-    add, bytes_of, file, finish, hash, ids, index_of, join, load, map_id, map_of, merge, mix, options, probe, reads,
+    add, bytes_of, file, finish, hash, ids, index_of, load, map_id, map_of, merge, mix, options, probe, reads,
 };
 
 /// Hashes side by side, for prefixes of 40 bits.
@@ -122,7 +122,7 @@ fn check_overflowed(bytes: &[u8], numbers: Range<u64>) -> u64 {
 }
 
 #[test]
-fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges_slices_and_joins() {
+fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges() {
     for are_writes in [false, true] {
         let builder = |numbers| builder_with_chosen_keys(numbers, are_writes);
         let options = options(40).with_page_bytes(1 << 12).unwrap();
@@ -134,14 +134,6 @@ fn a_line_with_too_many_entries_is_no_damage_and_stays_so_in_merges_slices_and_j
         assert_eq!(parts.each_ref().map(|(_, report)| report.overflowed_lines), [0; 3]);
         assert!(merge(&[&parts[2].0, &parts[0].0, &parts[1].0], options) == (whole.clone(), report));
         assert!(merge(&[&whole], options) == (whole.clone(), report));
-        let slices: Vec<_> = (0..3)
-            .map(|number| {
-                let mut bytes = Vec::new();
-                builder(0..4).finish_slice(map_id(), Slice::new(number, 3).unwrap(), &mut bytes).unwrap();
-                bytes
-            })
-            .collect();
-        assert!(join(&slices).unwrap() == (whole.clone(), report));
         // Merges with other shapes know no more of the line, and lose no other one but its neighbours.
         let mut merged = whole.clone();
         for more in 4..12 {

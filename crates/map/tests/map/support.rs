@@ -7,8 +7,7 @@ use std::io;
 
 use sstfilter::{FileId, Filters, KeyHash};
 use sstfilter_map::{
-    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapError, MapIndex, MapJoin, MapMerge, MapOptions, MapPart,
-    MapRead, MapReport, SliceIndex,
+    FileMap, LocalId, Lookups, MapAnswer, MapBuilder, MapIndex, MapMerge, MapOptions, MapPart, MapRead, MapReport,
 };
 
 pub(crate) fn mix(seed: u64) -> u64 {
@@ -115,24 +114,6 @@ pub(crate) fn merge(parts: &[&[u8]], options: MapOptions) -> (Vec<u8>, MapReport
     let mut bytes = Vec::new();
     let report = merging(parts, options).finish(map_id(), &mut bytes).unwrap();
     (bytes, report)
-}
-
-/// A slice of a map in memory, for a join.
-pub(crate) fn load_slice(bytes: &[u8]) -> Result<SliceIndex, MapError> {
-    let length = SliceIndex::end_bytes(bytes.get(bytes.len().saturating_sub(76)..).unwrap_or(bytes))?;
-    SliceIndex::load(&bytes[bytes.len().saturating_sub(length as usize)..], bytes.len() as u64)
-}
-
-/// Joins slices in memory.
-pub(crate) fn join(slices: &[Vec<u8>]) -> io::Result<(Vec<u8>, MapReport)> {
-    let mut join = MapJoin::new();
-    for slice in slices {
-        join.add(load_slice(slice)?, reads(slice))?;
-    }
-    let mut bytes = Vec::new();
-    let report = join.finish(&mut bytes)?;
-    assert_eq!(report.bytes, bytes.len() as u64);
-    Ok((bytes, report))
 }
 
 /// Checks that each file may have each of its keys. Returns the number of answers.

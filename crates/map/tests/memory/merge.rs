@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use sstfilter::FalsePositiveRate;
-use sstfilter_map::{MapIndex, MapJoin, MapMerge, MapOptions, MapReport, Slice};
+use sstfilter_map::{MapIndex, MapMerge, MapOptions, MapReport};
 
 use crate::allocator::{alone, measure};
 use crate::support::{index_of, map_id, map_of};
@@ -98,39 +98,5 @@ fn a_merge_reads_lists_one_by_one_and_an_outgrown_page_at_once() {
             assert!(of_tail.len() >= lists_of_inputs && of_tail.len() <= 2 * lists_of_inputs, "{}", of_tail.len());
             assert!(of_tail.iter().all(|&bytes| bytes <= files + 4), "a list has a byte for each file");
         }
-    }
-}
-
-#[test]
-fn a_join_reads_each_byte_once_and_holds_a_chunk_and_the_tail() {
-    let _alone = alone();
-    let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT).unwrap();
-    // Without lists, and with 2,000 of 50 bytes each.
-    for hot in [0, 2_000] {
-        let map = map_of(0..40, 160_000, hot, options).0;
-        let slices: Vec<_> = (0..4)
-            .map(|number| {
-                let (mut slice, mut merge) = (Vec::new(), MapMerge::new(options));
-                crate::support::add(&mut merge, &map, |_| true);
-                merge.finish_slice(map_id(), Slice::new(number, 4).unwrap(), &mut slice).unwrap();
-                slice
-            })
-            .collect();
-        let mut bytes_read = AtomicU64::new(0);
-        let (report, peak) = measure(|| {
-            let mut join = MapJoin::new();
-            for slice in &slices {
-                let read = |range: core::ops::Range<u64>| {
-                    bytes_read.fetch_add(range.end - range.start, Relaxed);
-                    Ok(Cow::Owned(slice[range.start as usize..range.end as usize].to_vec()))
-                };
-                join.add(crate::support::load_slice(slice).unwrap(), read).unwrap();
-            }
-            join.finish(&mut io::sink()).unwrap()
-        });
-        let read = *bytes_read.get_mut();
-        println!("{} KiB joined: {} KiB at most, {} KiB read", report.bytes >> 10, peak >> 10, read >> 10);
-        assert!(report.lists == hot && report.bytes > 9 << 20 && peak < 7 << 20, "{peak} bytes");
-        assert!(read <= report.bytes, "{read}");
     }
 }
