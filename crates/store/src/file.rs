@@ -118,7 +118,7 @@ impl FileFilters {
     /// filter.
     #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<PendingRead> {
-        self.state.read_for_key(key)
+        self.state.read_for_key(key)?.pending()
     }
 
     /// Returns why the point filter is not used or could not be read at the last try, or else why the range filter is

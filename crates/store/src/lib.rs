@@ -45,7 +45,7 @@
 //! # Reading
 //!
 //! Filter bytes come from a [`FilterSource`], which lookups call. An engine whose lookups must not wait uses
-//! [`PendingRead`] instead: it says which bytes are needed, and continues when the engine passes them.
+//! [`FilterReads`] instead: they say which bytes are needed, and which of them another lookup is reading.
 //!
 //! A panic in the engine's code (hash, extractor, source) propagates to the caller of the lookup and ends that lookup:
 //! drop it, and begin another one.
@@ -130,7 +130,7 @@ pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
 pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
-pub use read::PendingRead;
+pub use read::{FilterReads, OngoingRead, PendingRead};
 pub use sidecar::sidecar_path;
 pub use source::FilterSource;
 pub use stats::FileStats;

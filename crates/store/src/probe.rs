@@ -156,7 +156,7 @@ impl FileState {
     #[inline(never)]
     fn load_and_probe(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
         let source = self.source.as_deref();
-        let loaded = source.and_then(|source| read_all(source, || self.begin(number), may_match));
+        let loaded = source.and_then(|source| read_all(source, || self.begin(number)?.pending(), may_match));
         let unit = self.units.unit(number);
         let held = unit.map(Unit::held);
         let probe = match (loaded, held.as_ref().and_then(|held| held.as_deref())) {

@@ -2,19 +2,118 @@
 
 use core::fmt;
 use core::ops::Range;
+use core::pin::Pin;
 use core::sync::atomic::Ordering;
+use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::internal::locks::lock;
 use sstfilter::{BlockError, FilterBlock, LoadContext};
 
-use super::budget::{Held, HeldFilter, Matching, POINTS, RANGES, Reservation};
+use super::budget::{Held, HeldFilter, INDEX, Matching, POINTS, RANGES, Reservation};
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
 use super::partition::PartitionIndex;
 use super::ranges;
 use super::source::FilterSource;
 use super::state::FileState;
+
+/// The reads that filters still need for a lookup, each with its file.
+#[must_use = "no other lookup can load these filters while the reads exist"]
+pub struct FilterReads<'a, F> {
+    /// Reads for this lookup to perform.
+    pub pending: Vec<(&'a Arc<F>, PendingRead)>,
+    /// Reads that other lookups are performing. Empty while there are `pending` ones: lookups that waited for each
+    /// other before they had performed their own reads would wait forever.
+    pub ongoing: Vec<(&'a Arc<F>, OngoingRead)>,
+}
+
+impl<'a, F> FilterReads<'a, F> {
+    pub(super) fn of(reads: impl Iterator<Item = (&'a Arc<F>, FilterRead)>) -> Self {
+        let mut all = Self { pending: Vec::new(), ongoing: Vec::new() };
+        for (file, read) in reads {
+            match read {
+                FilterRead::Pending(read) => all.pending.push((file, read)),
+                FilterRead::Ongoing(read) => all.ongoing.push((file, read)),
+            }
+        }
+        if !all.pending.is_empty() {
+            all.ongoing.clear();
+        }
+        all
+    }
+
+    /// Returns whether the lookup needs no more reads, its own or those of others.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pending.is_empty() && self.ongoing.is_empty()
+    }
+}
+
+impl<F> fmt::Debug for FilterReads<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pending, ongoing) = (self.pending.len(), self.ongoing.len());
+        f.debug_struct("FilterReads").field("pending", &pending).field("ongoing", &ongoing).finish()
+    }
+}
+
+/// The units of a file that are being read, or its top index, each with the lookups that wait for it.
+#[derive(Default)]
+pub(super) struct Ongoing {
+    reads: Vec<(u32, Vec<Waker>)>,
+}
+
+impl Ongoing {
+    /// Returns the lookups that wait for a unit; `None` if it is not being read.
+    fn wakers(&mut self, number: u32) -> Option<&mut Vec<Waker>> {
+        self.reads.iter_mut().find(|(other, _)| *other == number).map(|(_, wakers)| wakers)
+    }
+}
+
+/// A read that a lookup needs.
+pub(super) enum FilterRead {
+    Pending(PendingRead),
+    Ongoing(OngoingRead),
+}
+
+impl FilterRead {
+    /// Returns the read, unless another lookup performs it.
+    pub(super) fn pending(self) -> Option<PendingRead> {
+        if let Self::Pending(read) = self { Some(read) } else { None }
+    }
+}
+
+/// A read that another lookup is performing: a future that is ready once that lookup has completed or dropped it. Then
+/// ask for the reads again: if it was dropped, one of the lookups that waited gets it. If it was completed with an
+/// error, one of them gets it once more, and after a second error all go on without the filter.
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct OngoingRead {
+    file: Arc<FileState>,
+    number: u32,
+}
+
+impl Future for OngoingRead {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // The executor's code, outside of the lock.
+        let waker = context.waker().clone();
+        let mut ongoing = lock(&self.file.ongoing);
+        let wakers = ongoing.as_mut().and_then(|ongoing| ongoing.wakers(self.number));
+        let Some(wakers) = wakers else { return Poll::Ready(()) };
+        if !wakers.iter().any(|other| other.will_wake(&waker)) {
+            wakers.push(waker);
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for OngoingRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OngoingRead").finish_non_exhaustive()
+    }
+}
 
 /// A read of one file's filters that a lookup needs. Read the bytes and [complete](Self::complete) it, or drop it: then
 /// the filter is not loaded, and another lookup can request it.
@@ -25,14 +124,16 @@ use super::state::FileState;
 pub struct PendingRead {
     file: Arc<FileState>,
     range: Range<u64>,
+    /// The number of the unit, or [`INDEX`].
+    number: u32,
     step: Option<Step>,
 }
 
 enum Step {
     /// The top index of a partitioned filter.
     Index,
-    /// The unit of this number, and the memory for it.
-    Unit(u32, Reservation),
+    /// The unit, and the memory for it.
+    Unit(Reservation),
 }
 
 impl PendingRead {
@@ -57,29 +158,34 @@ impl PendingRead {
         may_match: Matching<'_>,
     ) -> Option<bool> {
         let bytes = bytes.map_err(|error| FilterProblem::Unreadable { reason: error.to_string() });
+        let (number, is_unreadable) = (self.number, bytes.is_err());
         let bytes = bytes.and_then(|bytes| match (self.range.end - self.range.start, bytes.len() as u64) {
             (expected, got) if expected == got => Ok(bytes),
             (expected, got) => Err(FilterProblem::Length { what: "part of a filter", expected, got }),
         });
-        let read = match self.step.as_ref()? {
-            &Step::Unit(number, _) => {
+        let answer = match self.step.as_ref()? {
+            Step::Unit(_) => {
                 let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
                 let unit = self.file.units.unit(number)?;
                 // Taken after the load: if that panics, `drop` still sees the step.
-                let Some(Step::Unit(_, reservation)) = self.step.take() else { return None };
-                return self.file.pool().complete(unit, reservation, loaded, may_match);
+                let Some(Step::Unit(reservation)) = self.step.take() else { return None };
+                self.file.pool().complete(unit, reservation, loaded, may_match)
             }
             Step::Index => {
                 let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 let read = bytes.and_then(|bytes| self.file.load_index(&bytes));
                 self.file.pool().count_read(got, read.is_ok());
-                read
+                // Only now: if a hasher or extractor panics, `drop` still sees the step.
+                self.step = None;
+                self.file.units.end_index(Some(read));
+                None
             }
         };
-        // Only now: if a hasher or extractor panics, `drop` still sees the step.
-        self.step = None;
-        self.file.units.end_index(Some(read));
-        None
+        if is_unreadable && self.file.is_awaited(number) {
+            self.file.units.retry_first_failure(number);
+        }
+        // `drop` wakes the lookups that wait.
+        answer
     }
 }
 
@@ -89,14 +195,24 @@ impl Drop for PendingRead {
         let panicked = || FilterProblem::Unreadable { reason: "the engine's code panicked".into() };
         let problem = std::thread::panicking().then(panicked);
         match self.step.take() {
-            Some(Step::Unit(number, reservation)) => {
-                if let Some(unit) = self.file.units.unit(number) {
+            Some(Step::Unit(reservation)) => {
+                if let Some(unit) = self.file.units.unit(self.number) {
                     self.file.pool().abandon(unit, reservation, problem);
                 }
             }
             Some(Step::Index) => self.file.units.end_index(problem.map(Err)),
             None => {}
         }
+        // After the end of the read, so that a lookup that wakes can take it over.
+        let mut ongoing = lock(&self.file.ongoing);
+        let wakers = ongoing.as_mut().and_then(|ongoing| ongoing.wakers(self.number)).map(core::mem::take);
+        if let Some(all) = &mut *ongoing {
+            all.reads.retain(|(number, _)| *number != self.number);
+        }
+        // Most files are read once.
+        ongoing.take_if(|all| all.reads.is_empty());
+        drop(ongoing);
+        wakers.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
@@ -115,7 +231,7 @@ pub(super) fn read_all(
     loop {
         let read = next()?;
         // A top index may come first; the unit is always the last step.
-        let is_last = matches!(read.step, Some(Step::Unit(..)));
+        let is_last = read.number != INDEX;
         let bytes = source.read(read.range());
         let answer = read.complete_with(bytes, may_match);
         if is_last {
@@ -137,7 +253,7 @@ impl FileState {
         let has_block = matches!(self.points, Ok(FilterPart::Points));
         for number in [POINTS, RANGES] {
             if (number == RANGES || has_block) && self.units.unit(number).is_some() {
-                read_all(source, || self.begin(number), &|_| true);
+                read_all(source, || self.begin(number)?.pending(), &|_| true);
             }
         }
         let held = self.units.unit(POINTS).filter(|_| has_block)?.held_arc()?;
@@ -147,7 +263,7 @@ impl FileState {
     /// Reads the top index, if it is needed now and there is a source.
     pub(super) fn read_index(self: &Arc<Self>) {
         if let Some(source) = &self.source
-            && let Some(read) = self.begin_index()
+            && let Some(read) = self.begin_index().and_then(FilterRead::pending)
         {
             let bytes = source.read(read.range());
             read.complete(bytes);
@@ -194,16 +310,38 @@ impl FileState {
     }
 
     /// Returns the read of the top index, if it is needed now.
-    fn begin_index(self: &Arc<Self>) -> Option<PendingRead> {
+    fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
         // `begin_index` last, because it takes the right to read.
-        let is_needed = self.index.get().is_none() && self.units.begin_index();
-        is_needed.then(|| PendingRead { file: self.clone(), range: section.index_range(), step: Some(Step::Index) })
+        let step = || (self.index.get().is_none() && self.units.begin_index()).then_some(Step::Index);
+        self.begin_step(INDEX, section.index_range(), step)
     }
 
-    /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, another
-    /// thread is loading it, or a recent read failed.
-    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<PendingRead> {
+    /// Returns the ongoing read of the unit or the index, or else a new one if `step` begins it.
+    fn begin_step(
+        self: &Arc<Self>,
+        number: u32,
+        range: Range<u64>,
+        step: impl FnOnce() -> Option<Step>,
+    ) -> Option<FilterRead> {
+        let (file, mut ongoing) = (self.clone(), lock(&self.ongoing));
+        if ongoing.as_mut().is_some_and(|ongoing| ongoing.wakers(number).is_some()) {
+            return Some(FilterRead::Ongoing(OngoingRead { file, number }));
+        }
+        // Under the lock, so that a read that ends meanwhile is either ongoing or over.
+        let step = Some(step()?);
+        ongoing.get_or_insert_default().reads.push((number, Vec::new()));
+        Some(FilterRead::Pending(PendingRead { file, range, number, step }))
+    }
+
+    /// Returns whether lookups wait for the ongoing read.
+    fn is_awaited(&self, number: u32) -> bool {
+        lock(&self.ongoing).as_mut().and_then(|ongoing| ongoing.wakers(number)).is_some_and(|wakers| !wakers.is_empty())
+    }
+
+    /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, or a recent
+    /// read failed.
+    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
         // No filter is used any more, so none is worth a read.
         if self.config.trust.get().is_some() {
             return None;
@@ -212,28 +350,42 @@ impl FileState {
         let range = if number == RANGES || section.part == FilterPart::Points {
             section.range()
         } else {
-            let Some(index) = self.partitions() else { return self.begin_index() };
+            let index = match self.partitions() {
+                Some(index) => index,
+                None => match self.begin_index() {
+                    Some(read) => return Some(read),
+                    // It may have come meanwhile.
+                    None => self.partitions()?,
+                },
+            };
             let range = index.block_range(number - POINTS).ok()?;
             section.offset + range.start..section.offset + range.end
         };
-        let step = Some(Step::Unit(number, self.pool().begin(self.units.unit(number)?)?));
-        Some(PendingRead { file: self.clone(), range, step })
+        let unit = self.units.unit(number)?;
+        self.begin_step(number, range, || self.pool().begin(unit).map(Step::Unit))
     }
 
     /// Returns the next read for a scan of a prefix, for the first part that can hold a key with it.
-    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<PendingRead> {
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
         let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
         let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
         self.read_for_unit(place.map_or(0, |(number, _)| number) + POINTS)
     }
 
-    /// Returns the next read for a lookup of the key.
-    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<PendingRead> {
-        self.units_of(key).find_map(|number| self.read_for_unit(number))
+    /// Returns the next read for a lookup of the key, its own rather than one of another lookup.
+    pub(super) fn read_for_key(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        let mut reads = self.units_of(key).filter_map(|number| self.read_for_unit(number));
+        match reads.next()? {
+            FilterRead::Ongoing(read) => {
+                let own = reads.find_map(FilterRead::pending);
+                Some(own.map_or(FilterRead::Ongoing(read), FilterRead::Pending))
+            }
+            own @ FilterRead::Pending(_) => Some(own),
+        }
     }
 
     /// Returns the next read for a lookup or scan that probes the unit.
-    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<PendingRead> {
+    pub(super) fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
         let usable = if number == RANGES { &self.ranges } else { &self.points };
         if usable.is_err() {
             return None;

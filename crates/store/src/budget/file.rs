@@ -13,6 +13,9 @@ pub(crate) const RANGES: u32 = 0;
 /// The unit number of the point filter, or of its first partition.
 pub(crate) const POINTS: u32 = RANGES + 1;
 
+/// Stands for the top index where units have numbers.
+pub(crate) const INDEX: u32 = u32::MAX;
+
 /// The units of a file, which are loaded and evicted one by one.
 #[derive(Debug, Default)]
 pub(crate) struct File {
@@ -76,6 +79,15 @@ impl File {
             Some(Ok(())) => turn.release(),
             Some(Err(reason)) => turn.fail(reason),
             None => {}
+        }
+    }
+
+    /// Makes the first failed read of a unit, or of the top index, due again at once, for a lookup that waits for it.
+    pub(crate) fn retry_first_failure(&self, number: u32) {
+        let unit = if number == INDEX { Some(&self.index) } else { self.unit(number) };
+        let held = unit.map(Unit::held);
+        if let Some(failure) = held.as_ref().and_then(|held| held.as_deref()?.failure()) {
+            failure.retry_if_first();
         }
     }
 

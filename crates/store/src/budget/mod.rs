@@ -24,7 +24,7 @@ mod unit;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-pub(super) use file::{File, POINTS, RANGES};
+pub(super) use file::{File, INDEX, POINTS, RANGES};
 pub(super) use pool::{Matching, Pool, Reservation};
 pub use state::{BudgetStats, FilterResidency, ResidencyReason};
 pub(super) use state::{point_failure, range_failure};

@@ -153,6 +153,13 @@ impl Failure {
         Self { reason: Arc::new(reason), failures, left: left.into() }
     }
 
+    /// Makes the next try due, if this is the first failure in a row.
+    pub(super) fn retry_if_first(&self) {
+        if self.failures == 0 {
+            self.left.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Counts a probe, and returns whether it should try again.
     pub(crate) fn is_due(&self) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()

@@ -10,7 +10,7 @@ use super::search::Search;
 use super::source::{Source, Sources};
 use crate::chunk::Chunk;
 use crate::file::FileFilters;
-use crate::read::PendingRead;
+use crate::read::FilterReads;
 use crate::stats::Count;
 use crate::view::{FilterView, Level};
 
@@ -147,9 +147,8 @@ impl<'a, F> BatchCandidates<'a, F> {
     }
 
     /// Returns the reads for the files of all keys; see [`Candidates::reads`](super::Candidates::reads).
-    #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
-        self.searches.iter().flat_map(|(_, search)| search.reads(&self.sources)).collect()
+    pub fn reads(&self) -> FilterReads<'a, F> {
+        FilterReads::of(self.searches.iter().flat_map(|(_, search)| search.reads(&self.sources)))
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use sstfilter::internal::{Interruption, PreparedKey};
 
 use crate::file::FileFilters;
-use crate::read::PendingRead;
+use crate::read::FilterReads;
 use crate::stats::Count;
 use crate::view::FilterView;
 use search::Search;
@@ -128,18 +128,18 @@ impl<'a, F> Candidates<'a, F> {
         self.search.end(true);
     }
 
-    /// Returns the reads that filters still need, each with its file, for engines whose lookups must not wait. They
-    /// cover all files that have the key within their bounds and were not returned yet, also files that were opened
-    /// with a source. A file that a map covers needs none.
+    /// Returns the reads that filters still need, for engines whose lookups must not block. They cover all files that
+    /// have the key within their bounds and were not returned yet, also files that were opened with a source. A file
+    /// that a map covers needs none.
     ///
-    /// Perform all reads, together if possible, [complete](PendingRead::complete) each, and call this again until it
-    /// returns nothing: after one round for filters in one block, after two or three for those in partitions, later if
-    /// the budget is so full that filters are shrunk. The remaining candidates are then files that filters in memory do
-    /// not exclude, and files whose reads another lookup is doing: do not wait for those. A lookup can also continue at
-    /// once, and leave the reads to serve later lookups.
-    #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
-        self.search.reads(&self.sources)
+    /// Perform all pending reads, together if possible, and [complete](crate::PendingRead::complete) each. If there
+    /// are none, await the ongoing ones, which other lookups perform, so that lookups of one moment read each filter
+    /// once. Call this again until it is [empty](FilterReads::is_empty): after one round for filters in one block,
+    /// after two or three for those in partitions, later if the budget is so full that filters are shrunk. The
+    /// remaining candidates are files that filters in memory do not exclude. A lookup can also continue at once, and
+    /// leave the reads to serve later lookups.
+    pub fn reads(&self) -> FilterReads<'a, F> {
+        FilterReads::of(self.search.reads(&self.sources).into_iter())
     }
 }
 

@@ -18,7 +18,7 @@ use super::wanted::{ScanRange, Wanted};
 use crate::budget::RANGES;
 use crate::chunk::Chunk;
 use crate::file::FileFilters;
-use crate::read::PendingRead;
+use crate::read::FilterReads;
 use crate::state::{Answer, FileState};
 use crate::view::FilterView;
 
@@ -161,8 +161,7 @@ impl<'a, F> ScanCandidates<'a, F> {
     /// Returns the reads that filters still need, for the files whose bounds overlap the range and that were not
     /// returned yet; see [`Candidates::reads`](super::Candidates::reads). For a partitioned filter, a scan of a prefix
     /// needs the first partition that may contain it.
-    #[must_use]
-    pub fn reads(&self) -> Vec<(&'a Arc<F>, PendingRead)> {
+    pub fn reads(&self) -> FilterReads<'a, F> {
         // A copy, so that the scan itself does not advance.
         let (range, sources, interruption) = (self.range.clone(), self.sources.ahead(), Interruption::default());
         let mut scan = Self { range, sources, interruption, ..*self };
@@ -171,7 +170,7 @@ impl<'a, F> ScanCandidates<'a, F> {
             let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
             reads.extend(state.read_for_unit(RANGES).into_iter().chain(of_prefix).map(|read| (file, read)));
         }
-        reads
+        FilterReads::of(reads.into_iter())
     }
 }
 

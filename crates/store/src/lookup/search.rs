@@ -7,7 +7,7 @@ use sstfilter::internal::PreparedKey;
 use super::maps::ByMaps;
 use super::source::{Source, Sources, Visit};
 use super::wanted::SearchKey;
-use crate::read::PendingRead;
+use crate::read::FilterRead;
 use crate::state::{Answer, FileState};
 use crate::stats::Count;
 use crate::view::{FilterView, Order};
@@ -140,7 +140,7 @@ impl<'a, F> Search<'a, F> {
     }
 
     /// Returns the reads for the files that the visit has not reached, and for those of `sources`.
-    pub(super) fn reads(&self, sources: &Sources<'a, F>) -> Vec<(&'a Arc<F>, PendingRead)> {
+    pub(super) fn reads(&self, sources: &Sources<'a, F>) -> Vec<(&'a Arc<F>, FilterRead)> {
         // A second search: this one stays where it is.
         let mut ahead = Self::new((SearchKey::new(self.key.bytes), self.maps.of_sources()));
         let mut reads: Vec<_> = self.visit.iter().flat_map(|visit| visit.reads(self.key.bytes)).collect();

@@ -10,7 +10,7 @@ use super::wanted::{SearchKey, Wanted};
 use crate::chunk::{Chunk, Group};
 use crate::config::Config;
 use crate::counts::Found;
-use crate::read::PendingRead;
+use crate::read::FilterRead;
 use crate::state::{Answer, FileState};
 use crate::view::{Level, Order};
 
@@ -236,7 +236,7 @@ impl<'a, F> Visit<'a, F> {
     }
 
     /// Returns the reads that the filters of the files left still need.
-    pub(super) fn reads(&self, key: &'a [u8]) -> impl Iterator<Item = (&'a Arc<F>, PendingRead)> {
+    pub(super) fn reads(&self, key: &'a [u8]) -> impl Iterator<Item = (&'a Arc<F>, FilterRead)> {
         let (chunk, ungrouped) = (self.chunk, self.chunk.core.group.as_ref().map_or(u64::MAX, |group| group.ungrouped));
         let files = bits_of(self.left & ungrouped).filter_map(move |place| chunk.file(place));
         files.filter_map(move |(file, state)| Some((file, state.read_for_key(key)?)))

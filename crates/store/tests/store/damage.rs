@@ -90,7 +90,7 @@ fn reads_that_are_given_wrong_bytes_lose_no_key() {
             let file = file_to_be_read(&store, tagged("t", 0..2_400));
             let view = view_of(&store, &[(1, &file)]);
             for key in file.keys.iter().step_by(31) {
-                for (_, read) in view.candidates(key).reads() {
+                for (_, read) in view.candidates(key).reads().pending {
                     let range = read.range();
                     let length = usize::try_from(range.end - range.start).unwrap();
                     let from = usize::try_from(range.start).unwrap();

@@ -10,6 +10,7 @@
 //! - `key_parts`: what a filter answers for parts of keys that it holds or lacks.
 //! - `partitions`, `partition_bytes`: damage, sizes and rates of filters in partitions.
 //! - `budget`: what is in memory, while threads probe, plan and load.
+//! - `ongoing`: lookups that wait for reads of others.
 //! - `maps`: views with file maps.
 //! - `writes`: views with maps of writes.
 //! - `writes_model`: random stores with maps of writes, compared with a map of keys.
@@ -38,6 +39,7 @@ mod key_parts;
 mod levels;
 mod maps;
 mod model;
+mod ongoing;
 mod panics;
 mod partition_bytes;
 mod partitions;

@@ -595,7 +595,7 @@ impl World {
             2 => snapshot.view.candidates_by_prefix(&prefix).reads(),
             _ => snapshot.view.candidates_in_range(range).reads(),
         };
-        let reads: Vec<_> = reads.into_iter().map(|(file, read)| (file.disk.bytes().clone(), read)).collect();
+        let reads: Vec<_> = reads.pending.into_iter().map(|(file, read)| (file.disk.bytes().clone(), read)).collect();
         for (bytes, read) in reads {
             match self.random.below(8) {
                 0 if self.pending.len() < 20 => self.pending.push((bytes, read)),

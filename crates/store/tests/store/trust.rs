@@ -181,7 +181,7 @@ fn a_change_is_found_before_any_partition_is_read_asynchronously() {
             let absent = [&key[..], b"+"].concat();
             let mut rounds = 0;
             loop {
-                let reads = view.candidates(&absent).reads();
+                let reads = view.candidates(&absent).reads().pending;
                 if reads.is_empty() {
                     break;
                 }
