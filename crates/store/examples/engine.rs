@@ -239,10 +239,12 @@ impl Engine {
     fn write_map(&mut self) -> Fallible<()> {
         let (map, mut bytes) = (FileId::random(), Vec::new());
         let options = MapOptions::for_entries(1_000_000, FalsePositiveRate::ONE_PERCENT)?;
-        self.view.write_map(options, map, &mut bytes, |table| {
+        let mut write = self.view.write_map(options)?;
+        for table in write.files() {
             let hash = |entry: io::Result<Entry>| Ok(self.store.filters().hash(&entry?.0));
-            table.entries_from(Bytes::new()).map(hash).collect::<io::Result<_>>().map(Some)
-        })?;
+            write.add(&table, table.entries_from(Bytes::new()).map(hash).collect::<io::Result<_>>()?)?;
+        }
+        write.finish(map, &mut bytes)?;
         fs::write(Self::map_path(&self.directory, map), bytes)?;
         let old: Vec<_> = self.view.maps().map(|map| Self::map_path(&self.directory, map.index().map_id())).collect();
         let map = Self::open_map(&self.directory, map, &self.store).ok_or("the map was just written")?;

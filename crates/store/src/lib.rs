@@ -98,6 +98,7 @@ mod lookup;
 mod metadata;
 #[cfg(not(all(feature = "maps", feature = "ranges")))]
 mod never;
+mod ongoing;
 mod partition;
 mod probe;
 #[cfg_attr(not(feature = "ranges"), path = "no_ranges.rs")]
@@ -138,7 +139,7 @@ pub use stats::FileStats;
 pub use stats::MapStats;
 pub use view::{FilterView, ViewEdit, ViewError};
 #[cfg(feature = "maps")]
-pub use view::{MapPolicy, MapReason};
+pub use view::{MapPolicy, MapReason, MapWrite};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

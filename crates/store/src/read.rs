@@ -4,11 +4,10 @@ use core::fmt;
 use core::ops::Range;
 use core::pin::Pin;
 use core::sync::atomic::Ordering;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::internal::locks::lock;
 use sstfilter::{BlockError, FilterBlock, LoadContext};
 
 use super::budget::{Held, HeldFilter, INDEX, Matching, POINTS, RANGES, Reservation};
@@ -58,19 +57,6 @@ impl<F> fmt::Debug for FilterReads<'_, F> {
     }
 }
 
-/// The units of a file that are being read, or its top index, each with the lookups that wait for it.
-#[derive(Default)]
-pub(super) struct Ongoing {
-    reads: Vec<(u32, Vec<Waker>)>,
-}
-
-impl Ongoing {
-    /// Returns the lookups that wait for a unit; `None` if it is not being read.
-    fn wakers(&mut self, number: u32) -> Option<&mut Vec<Waker>> {
-        self.reads.iter_mut().find(|(other, _)| *other == number).map(|(_, wakers)| wakers)
-    }
-}
-
 /// A read that a lookup needs.
 pub(super) enum FilterRead {
     Pending(PendingRead),
@@ -99,13 +85,7 @@ impl Future for OngoingRead {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // The executor's code, outside of the lock.
         let waker = context.waker().clone();
-        let mut ongoing = lock(&self.file.ongoing);
-        let wakers = ongoing.as_mut().and_then(|ongoing| ongoing.wakers(self.number));
-        let Some(wakers) = wakers else { return Poll::Ready(()) };
-        if !wakers.iter().any(|other| other.will_wake(&waker)) {
-            wakers.push(waker);
-        }
-        Poll::Pending
+        if self.file.ongoing.wait(self.number, waker) { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
@@ -181,7 +161,7 @@ impl PendingRead {
                 None
             }
         };
-        if is_unreadable && self.file.is_awaited(number) {
+        if is_unreadable && self.file.ongoing.is_awaited(number) {
             self.file.units.retry_first_failure(number);
         }
         // `drop` wakes the lookups that wait.
@@ -204,15 +184,7 @@ impl Drop for PendingRead {
             None => {}
         }
         // After the end of the read, so that a lookup that wakes can take it over.
-        let mut ongoing = lock(&self.file.ongoing);
-        let wakers = ongoing.as_mut().and_then(|ongoing| ongoing.wakers(self.number)).map(core::mem::take);
-        if let Some(all) = &mut *ongoing {
-            all.reads.retain(|(number, _)| *number != self.number);
-        }
-        // Most files are read once.
-        ongoing.take_if(|all| all.reads.is_empty());
-        drop(ongoing);
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        self.file.ongoing.end(self.number);
     }
 }
 
@@ -324,19 +296,11 @@ impl FileState {
         range: Range<u64>,
         step: impl FnOnce() -> Option<Step>,
     ) -> Option<FilterRead> {
-        let (file, mut ongoing) = (self.clone(), lock(&self.ongoing));
-        if ongoing.as_mut().is_some_and(|ongoing| ongoing.wakers(number).is_some()) {
-            return Some(FilterRead::Ongoing(OngoingRead { file, number }));
+        let file = self.clone();
+        match self.ongoing.begin(number, step) {
+            Ok(step) => step.map(|step| FilterRead::Pending(PendingRead { file, range, number, step: Some(step) })),
+            Err(()) => Some(FilterRead::Ongoing(OngoingRead { file, number })),
         }
-        // Under the lock, so that a read that ends meanwhile is either ongoing or over.
-        let step = Some(step()?);
-        ongoing.get_or_insert_default().reads.push((number, Vec::new()));
-        Some(FilterRead::Pending(PendingRead { file, range, number, step }))
-    }
-
-    /// Returns whether lookups wait for the ongoing read.
-    fn is_awaited(&self, number: u32) -> bool {
-        lock(&self.ongoing).as_mut().and_then(|ongoing| ongoing.wakers(number)).is_some_and(|wakers| !wakers.is_empty())
     }
 
     /// Returns the next read that brings the unit into memory. `None` if the unit should not be in memory, or a recent

@@ -16,9 +16,9 @@ use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
+use super::ongoing::Ongoing;
 use super::partition::PartitionIndex;
 use super::ranges;
-use super::read::Ongoing;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
@@ -45,8 +45,7 @@ pub(super) struct FileState {
     /// The top index of a partitioned filter, once it has been read.
     pub(super) index: OnceLock<Box<PartitionIndex>>,
     pub(super) source: Option<Arc<dyn FilterSource>>,
-    /// What is being read. Behind a pointer, because at most times that is nothing.
-    pub(super) ongoing: Mutex<Option<Box<Ongoing>>>,
+    pub(super) ongoing: Ongoing,
     /// The chunks of views that count lookups for the file, each with the file's slot in it.
     pub(super) chunks: Mutex<Vec<(Arc<ChunkCounts>, usize)>>,
 }
@@ -95,7 +94,7 @@ impl FileState {
             metadata,
             is_without_map: AtomicBool::new(false),
             is_overfull: AtomicBool::new(false),
-            ongoing: Mutex::default(),
+            ongoing: Ongoing::default(),
             chunks: Mutex::default(),
         };
         let (points, ranges) = (state.metadata.points(), state.metadata.ranges());

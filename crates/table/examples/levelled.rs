@@ -317,11 +317,13 @@ impl Engine {
                 return Ok(());
             };
             let (map, mut bytes) = (FileId::random(), Vec::new());
-            let hashes = |table: &OpenTable| {
+            let mut write = self.view.write_map_for(reason, self.options)?;
+            for table in write.files() {
                 let hash = |found: Result<(Entry, _), _>| found.map(|((key, _), _)| self.store.filters().hash(&key));
-                table.entries().map(hash).collect::<Result<_, _>>().map_err(io::Error::other)
-            };
-            let (_, replaced) = self.view.write_map_for(reason, self.options, map, &mut bytes, hashes)?;
+                write.add(&table, table.entries().map(hash).collect::<Result<_, _>>()?)?;
+            }
+            let replaced = write.replaced().to_vec();
+            write.finish(map, &mut bytes)?;
             self.maps.time += processor_time().saturating_sub(begin);
             self.publish_map(map, bytes, &replaced)?;
         }

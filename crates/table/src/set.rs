@@ -215,13 +215,16 @@ impl TableSet {
         let _turn = self.map_writer.lock();
         let (view, map, mut bytes) = (self.snapshot().view.clone(), FileId::random(), Vec::new());
         let filters = view.filters();
-        let hashes = |table: &Arc<Table>| {
-            let hash = |entry: Result<Entry, TableError>| entry.ok().map(|entry| filters.hash(&entry.key));
-            // A table whose data is damaged is not covered.
-            Ok(table.iter().map(hash).collect())
-        };
+        let hash = |entry: Result<Entry, TableError>| entry.ok().map(|entry| filters.hash(&entry.key));
         let failed = |source| TableError::Io { context: "write a file map", path: None, source };
-        let report = view.write_map(options, map, &mut bytes, hashes).map_err(failed)?;
+        let mut write = view.write_map(options).map_err(|error| failed(error.into()))?;
+        for table in write.files() {
+            // A table whose data is damaged is not covered.
+            if let Some(hashes) = table.iter().map(hash).collect() {
+                write.add(&table, hashes).map_err(|error| failed(error.into()))?;
+            }
+        }
+        let report = write.finish(map, &mut bytes).map_err(failed)?;
         let loaded = FileMap::load(bytes.into(), filters, map).map_err(|error| failed(error.into()))?;
         self.set_maps(&[Arc::new(loaded)])?;
         Ok(report)

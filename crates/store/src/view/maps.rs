@@ -1,13 +1,9 @@
-//! What engines call for a view's maps: use them, write new ones, and ask whether one is due.
+//! What engines call for a view's maps: use them, and ask whether a new one is due.
 
-use core::sync::atomic::Ordering;
-use std::collections::HashSet;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{FileId, KeyHash};
-use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteSet};
+use sstfilter_map::{FileMap, MapError, WriteSet};
 
 use super::level::Level;
 use super::mapped::Mapped;
@@ -47,74 +43,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         Ok(Self { maps: mapped.into(), ..self.clone() })
     }
 
-    /// Writes a map that covers what the view's maps cover of its files, and all other files for which `hashes` returns
-    /// the hashes of their keys ([`Filters::hash`](sstfilter::Filters::hash)), deleted keys too. It is asked only for
-    /// files that no map covers, or a damaged one; if it returns `None`, the new map does not cover the file. Publish
-    /// the map with [`with_maps`](Self::with_maps), on the view that is then current.
-    ///
-    /// Lookups in this view and others go on meanwhile. No key of covered files is read; the hashes of the others take
-    /// 8 bytes each. To cancel it, let `sink` or `hashes` return an error. To change the options, write a map in a view
-    /// without maps: that of `with_maps(&[])`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `sink` and `hashes`, and [`MapError`] if no file is covered, if a map keeps another number of bits than
-    /// `options`, or if the view has maps of writes.
-    pub fn write_map(
-        &self,
-        options: MapOptions,
-        map: FileId,
-        sink: &mut impl Write,
-        mut hashes: impl FnMut(&Arc<F>) -> io::Result<Option<Vec<KeyHash>>>,
-    ) -> io::Result<MapReport> {
-        if self.writes().is_some() {
-            return Err(MapError::MixedCoverage.into());
-        }
-        let (damaged, sound): (Vec<_>, Vec<_>) = self.maps().partition(|map| is_damaged(map));
-        let mapped = self.mapped();
-        let (mut of_added, mut merge) = (None, MapMerge::new(options));
-        let is_covered = |id| mapped.is_some_and(|mapped| mapped.covered(id).is_some());
-        // First, because maps of other options are refused.
-        for old in &sound {
-            merge.add_loaded(old, is_covered)?;
-        }
-        let mut added = MapBuilder::new(&self.config.reader.filters, options);
-        let mut add = |id: FileId, file: &Arc<F>, state: &FileState| {
-            let hashes = hashes(file)?;
-            state.is_without_map.store(hashes.is_none(), Ordering::Relaxed);
-            hashes.into_iter().for_each(|hashes| added.add_file(id, hashes));
-            Ok::<_, io::Error>(())
-        };
-        for member in self.uncovered_levels().iter().flat_map(|level| level.members()) {
-            if let Some(id) = member.state.id_in_maps() {
-                add(id, &member.file, &member.state)?;
-            }
-        }
-        let is_in_sound = |id| sound.iter().any(|map| map.index().local_id(id).is_some());
-        let mut met = HashSet::new();
-        for covered in damaged.iter().flat_map(|map| map.index().files()).filter(|covered| !is_in_sound(covered.file)) {
-            // Several damaged maps may cover a file.
-            if let Some(own) =
-                mapped.and_then(|mapped| mapped.covered(covered.file)).filter(|_| met.insert(covered.file))
-            {
-                add(covered.file, &own.file, &own.state)?;
-            }
-        }
-        if sound.is_empty() {
-            return added.finish(map, sink);
-        }
-        if added.covers_files() {
-            let mut bytes = Vec::new();
-            added.finish(map, &mut bytes)?;
-            merge.add_loaded(of_added.insert(FileMap::load_any(bytes)?), |_| true)?;
-        }
-        merge.finish(map, sink)
-    }
-
     /// Returns why a new map should be written by now; `None` if the maps are good enough, or there are too few files.
     /// Takes time for each file of the view: call it once per edit. A loop that writes what is due and uses it ends,
-    /// whatever the keys are: if a map has [too many entries](MapReport::overflowed_lines) in one place, a new one
-    /// would have, too.
+    /// whatever the keys are: if a map has [too many entries](sstfilter_map::MapReport::overflowed_lines) in one place,
+    /// a new one would have, too.
     ///
     /// It is about maps of writes if the view has such maps, or if it has none, files [state their
     /// writes](FileFilters::with_writes), and [flushes have joined](Self::with_flushed). Then
@@ -188,12 +120,12 @@ impl<F> FilterView<F> {
     }
 
     /// Returns the levels with the files that no map covers.
-    fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
+    pub(super) fn uncovered_levels(&self) -> &[Arc<Level<F>>] {
         self.mapped().map_or(&self.levels, |mapped| &mapped.uncovered)
     }
 
     /// Returns the maps of files, if the view has any.
-    fn mapped(&self) -> Option<&Mapped<F>> {
+    pub(super) fn mapped(&self) -> Option<&Mapped<F>> {
         if let Maps::Files(mapped) = &self.maps { Some(mapped) } else { None }
     }
 
@@ -264,7 +196,7 @@ impl MapPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapReason {
-    /// A map has damaged or unknown pages. [`FilterView::write_map`] asks for the keys of its files.
+    /// A map has damaged or unknown pages. [`FilterView::write_map`] needs the keys of its files.
     Damaged,
     /// No map covers this many files; of maps of writes, this many files state writes that are not all covered.
     UncoveredFiles(usize),

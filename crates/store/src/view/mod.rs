@@ -21,12 +21,16 @@ use level::{Leaving, LevelChange, OVERLAPPING};
 
 pub(super) use level::Level;
 pub use level::ViewError;
+#[cfg(feature = "maps")]
+pub use map_write::MapWrite;
 use mapped::Mapped;
 #[cfg(feature = "maps")]
 pub use maps::{MapPolicy, MapReason};
 
 mod ids;
 mod level;
+#[cfg(feature = "maps")]
+mod map_write;
 #[cfg_attr(not(feature = "maps"), path = "no_maps.rs")]
 mod mapped;
 #[cfg(feature = "maps")]

@@ -1,13 +1,12 @@
-//! Maps of writes, for engines: publish, merge and rebuild them. Lookups exclude files by them in `lookup/maps.rs`.
+//! Maps of writes, for engines: publish them, and ask whether a new one is due. Lookups exclude files by them in
+//! `lookup/maps.rs`.
 
-use std::io::{self, Write};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{BlockError, FileId, KeyHash};
-use sstfilter_map::{
-    FileMap, FileWrites, MapBuilder, MapError, MapMerge, MapOptions, MapReport, WriteId, WriteSet, Writes,
-};
+use sstfilter::BlockError;
+use sstfilter_map::{FileMap, FileWrites, MapError, WriteId, WriteSet, Writes};
 
 use super::maps::{MapPolicy, MapReason, is_damaged};
 use super::{FilterView, Maps, OVERLAPPING};
@@ -61,50 +60,6 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if is_first { file.writes() } else { file.writes().after(self.flushed) }
     }
 
-    /// Writes the map of writes that [`needs_map`](Self::needs_map) says is due, and returns the ids of the maps that
-    /// it replaces. Publish it with [`with_maps`](Self::with_maps), beside the others, on the view that is then
-    /// current.
-    ///
-    /// A merge ([`MapReason::Tier`]) reads no key. Otherwise a map is rebuilt: `hashes` returns the hashes of all
-    /// keys of a file, deleted keys too. They take up to 16 bytes for each key of the files with these writes: of
-    /// damaged maps, of files that no map covers, or below the first write of the files above the last level.
-    ///
-    /// # Errors
-    ///
-    /// Those of `sink` and `hashes`, and [`MapError`] if the view has no files or maps for this reason, or does not
-    /// know which flushes [have joined](Self::with_flushed).
-    pub fn write_map_for(
-        &self,
-        reason: MapReason,
-        options: MapOptions,
-        map: FileId,
-        sink: &mut impl Write,
-        hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
-    ) -> io::Result<(MapReport, Vec<FileId>)> {
-        let maps = self.writes().map_or(&[][..], |set| set.maps());
-        let (hull, replaced): (_, Vec<_>) = match reason {
-            MapReason::Tier(newest) => {
-                let merged = maps.get(maps.len().saturating_sub(newest)..).unwrap_or_default();
-                let mut merge = MapMerge::new(options).with_floor(self.floor());
-                merged.iter().try_for_each(|old| merge.add_loaded(old, |_| true))?;
-                let replaced = merged.iter().map(|old| old.index().map_id()).collect();
-                return Ok((merge.finish(map, sink)?, replaced));
-            }
-            MapReason::Garbage(_) => {
-                let below = self.floor().get().checked_sub(1).map(WriteId::from_stored);
-                (below.and_then(|last| Writes::new(WriteId::MIN, last)), self.maps_below_floor().collect())
-            }
-            MapReason::Damaged => {
-                let damaged: Vec<_> = maps.iter().filter(|map| is_damaged(map)).collect();
-                let writes = damaged.iter().flat_map(|map| map.index().writes()).copied();
-                (writes.reduce(Writes::including), damaged)
-            }
-            _ => (self.uncovered_writes().reduce(Writes::including), Vec::new()),
-        };
-        let report = self.builder_from_keys(options, hull, hashes)?.finish(map, sink)?;
-        Ok((report, replaced.iter().map(|old| old.index().map_id()).collect()))
-    }
-
     /// Returns the view with maps of writes.
     pub(super) fn with_maps_of_writes(&self, maps: &[Arc<FileMap<Bytes>>]) -> Result<Self, MapError> {
         let expected = self.config.reader.filters.hasher().identity();
@@ -118,7 +73,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let are_kept = self.writes().into_iter().flat_map(WriteSet::maps).all(is_kept);
         let is_new =
             |file: &&F| !are_kept || (*file).as_ref().writes_in_maps().is_some_and(|writes| !self.covers(writes));
-        match self.find_lost_key(&set, self.all_files().map(|(_, file)| file).filter(is_new)) {
+        match self.find_lost_key(&set, self.all_files().map(|(_, file)| &**file).filter(is_new)) {
             Some(file) => Err(MapError::KnownKeyAbsent { fingerprint: file.fingerprint() }),
             None => Ok(Self { maps: Maps::Writes(set), ..self.clone() }),
         }
@@ -131,7 +86,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns whether a file states which flushes wrote its entries.
     pub(super) fn states_writes(&self) -> bool {
-        self.all_files().any(|(_, file)| file.as_ref().writes() != FileWrites::UNKNOWN)
+        self.all_filters().any(|(_, file)| file.writes() != FileWrites::UNKNOWN)
     }
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
@@ -163,30 +118,41 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         (0..=u64::BITS).find_map(merged)
     }
 
+    /// Returns the filters of all files with their levels.
+    fn all_filters(&self) -> impl Iterator<Item = (u32, &FileFilters)> {
+        self.all_files().map(|(level, file)| (level, (**file).as_ref()))
+    }
+
     /// Returns the files with their levels.
-    fn all_files(&self) -> impl Iterator<Item = (u32, &F)> {
+    pub(super) fn all_files(&self) -> impl Iterator<Item = (u32, &Arc<F>)> {
         self.levels.iter().flat_map(|level| {
             let files = level.chunks().flat_map(|chunk| &chunk.files);
-            files.map(|file| (level.number, &**file))
+            files.map(|file| (level.number, file))
         })
     }
 
     /// Returns the writes of files that no map covers, and that a map could cover by now.
-    fn uncovered_writes(&self) -> impl Iterator<Item = Writes> {
-        let stated = self.all_files().filter_map(|(_, file)| file.as_ref().writes_in_maps());
-        stated.filter(|writes| self.flushed.is_some_and(|last| writes.last() <= last) && !self.covers(*writes))
+    pub(super) fn uncovered_writes(&self) -> impl Iterator<Item = Writes> {
+        let files = || self.all_filters().map(|(_, file)| file);
+        // No map covers a write whose keys are not all known.
+        let is_unknown = |file: &&FileFilters| file.state.is_without_map.load(Ordering::Relaxed);
+        let unknown: Vec<_> = files().filter(is_unknown).map(|file| file.writes().writes()).collect();
+        files().filter_map(FileFilters::writes_in_maps).filter(move |writes| {
+            let has_joined = self.flushed.is_some_and(|last| writes.last() <= last);
+            has_joined && !self.covers(*writes) && !unknown.iter().any(|unknown| unknown.overlaps(*writes))
+        })
     }
 
     /// Returns the first write of the files above the last level. Only files of the last level have older entries.
-    fn floor(&self) -> WriteId {
+    pub(super) fn floor(&self) -> WriteId {
         let last = self.levels().last().filter(|level| *level != OVERLAPPING);
-        let above = self.all_files().filter(|(level, _)| Some(*level) != last);
-        let first = above.map(|(_, file)| file.as_ref().writes().writes().first()).min();
+        let above = self.all_filters().filter(|(level, _)| Some(*level) != last);
+        let first = above.map(|(_, file)| file.writes().writes().first()).min();
         // Writes that are still to come are above all files.
         first.into_iter().chain(self.flushed.map(WriteId::next)).min().unwrap_or(WriteId::MIN)
     }
 
-    fn maps_below_floor(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
+    pub(super) fn maps_below_floor(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
         let floor = self.floor();
         let maps = self.writes().into_iter().flat_map(WriteSet::maps);
         maps.filter(move |map| map.index().writes().last().is_some_and(|writes| writes.last() < floor))
@@ -195,47 +161,22 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Returns how many keys the files with writes below the floor have; `None` if that is not known.
     fn keys_below_floor(&self) -> Option<u64> {
         let floor = self.floor();
-        let files = self.all_files().map(|(_, file)| file.as_ref());
-        let files = files.filter(|file| file.writes().writes().first() < floor);
+        let files = self.all_filters().map(|(_, file)| file).filter(|file| file.writes().writes().first() < floor);
         // Only a file without filters has no known number of keys.
         let keys = |file: &FileFilters| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
         files.map(keys).try_fold(0, |sum: u64, keys| Some(sum.saturating_add(keys?)))
     }
 
-    /// Builds a map of the writes of `hull` that have joined, from the keys of the files that have any of them: one
-    /// interval below the floor, one from it on. All keys of a file are added to each that it has writes of: which of
-    /// the file's writes wrote a key is not known.
-    fn builder_from_keys(
-        &self,
-        options: MapOptions,
-        hull: Option<Writes>,
-        mut hashes: impl FnMut(&F) -> io::Result<Vec<KeyHash>>,
-    ) -> io::Result<MapBuilder> {
+    /// Returns the writes of `hull` that have joined: one interval below the floor, one from it on.
+    pub(super) fn parts_to_cover(&self, hull: Option<Writes>) -> Result<Vec<Writes>, MapError> {
         let Some(flushed) = self.flushed else {
             let (field, expected) = ("last flush that has joined the view", "a number, told by `with_flushed`");
-            return Err(MapError::Field { field, expected, got: 0 }.into());
+            return Err(MapError::Field { field, expected, got: 0 });
         };
         let floor = self.floor();
         let below = floor.get().checked_sub(1).map(WriteId::from_stored);
         let below = below.and_then(|last| hull?.within(WriteId::MIN, last.min(flushed)));
         let above = hull.and_then(|hull| hull.within(floor, flushed));
-        let mut of_parts: Vec<_> = below.into_iter().chain(above).map(|part| (part, Vec::new())).collect();
-        for (_, file) in self.all_files() {
-            let writes = file.as_ref().writes().writes();
-            let mut own: Vec<_> = of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes)).collect();
-            if !own.is_empty() {
-                let hashes = hashes(file)?;
-                let metadata = file.as_ref().metadata();
-                let has = |key: &&[u8]| hashes.contains(&self.config.reader.filters.hash(key));
-                if !metadata.known_keys().iter().all(has) {
-                    let fingerprint = metadata.file_id().fingerprint();
-                    return Err(MapError::KnownKeyAbsent { fingerprint }.into());
-                }
-                own.iter_mut().for_each(|(_, of_part)| of_part.extend_from_slice(&hashes));
-            }
-        }
-        let mut builder = MapBuilder::new(&self.config.reader.filters, options);
-        of_parts.into_iter().for_each(|(part, hashes)| builder.add_writes(part, hashes));
-        Ok(builder)
+        Ok(below.into_iter().chain(above).collect())
     }
 }

@@ -1,12 +1,13 @@
 //! Views with file maps: a map that is stale, damaged, foreign or wrong costs time and never a key.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FileId, Filters, KeyHash, KeyHasher};
 use sstfilter_map::{FileMap, FileWrites, MapBuilder, MapError, MapOptions, WriteId, Writes};
 use sstfilter_store::{
-    FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, PartitionCut, TableIdentity, ViewEdit,
+    FilterMetadata, FilterStore, FilterView, MapPolicy, MapReason, MapWrite, PartitionCut, TableIdentity, ViewEdit,
 };
 
 use crate::engine::{
@@ -36,11 +37,26 @@ pub(crate) fn with_writes(file: Arc<File>, writes: FileWrites) -> Arc<File> {
     Arc::new(File { filters: file.filters.with_writes(writes), ..file })
 }
 
+/// Adds the files for which there are hashes, and returns the bytes of the map.
+pub(crate) fn finish(
+    mut write: MapWrite<File>,
+    map: FileId,
+    mut hashes: impl FnMut(&File) -> Option<Vec<KeyHash>>,
+) -> io::Result<Vec<u8>> {
+    for file in write.files() {
+        if let Some(hashes) = hashes(&file) {
+            write.add(&file, hashes)?;
+        }
+    }
+    let mut bytes = Vec::new();
+    write.finish(map, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Writes a map of all files.
 pub(crate) fn write(view: &FilterView<File>) -> (FileId, Vec<u8>) {
-    let (map, mut bytes) = (FileId::random(), Vec::new());
-    view.write_map(options(), map, &mut bytes, |file| Ok(Some(hashes(view, file)))).unwrap();
-    (map, bytes)
+    let map = FileId::random();
+    (map, finish(view.write_map(options()).unwrap(), map, |file| Some(hashes(view, file))).unwrap())
 }
 
 fn map_of(view: &FilterView<File>) -> Map {
@@ -192,9 +208,9 @@ fn files_that_no_map_can_cover_make_none_due() {
     let policy = MapPolicy::default();
     assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(10)));
     // The engine has no hashes of nine more.
-    let (map, mut bytes) = (FileId::random(), Vec::new());
-    let of_one = |file: &Arc<File>| Ok(file.has(&key(1)).then(|| hashes(&view, file)));
-    view.write_map(options(), map, &mut bytes, of_one).unwrap();
+    let map = FileId::random();
+    let of_one = |file: &File| file.has(&key(1)).then(|| hashes(&view, file));
+    let bytes = finish(view.write_map(options()).unwrap(), map, of_one).unwrap();
     let view = view.with_maps(&[load(&view, map, bytes)]).unwrap();
     assert_eq!((view.uncovered_files().count(), view.needs_map(&policy)), (19, None));
     (0..10_000).for_each(|_| drop(all_candidates(&view, &key(2))));
@@ -394,21 +410,20 @@ fn maintain(mut view: FilterView<File>, policy: &MapPolicy) -> u32 {
     while let Some(reason) = view.needs_map(policy) {
         rounds += 1;
         assert!(rounds < 12, "{reason:?} again and again, at last with {failed:?}");
-        let (id, mut bytes, mut replaced) = (FileId::random(), Vec::new(), None);
-        let written = if are_writes {
-            let written = view.write_map_for(reason, options(), id, &mut bytes, |file| Ok(hashes(&view, file)));
-            written.map(|(_, ids)| replaced = Some(ids))
-        } else {
-            let of = |file: &Arc<File>| Ok(Some(hashes(&view, file)).filter(|hashes| !hashes.len().is_multiple_of(7)));
-            view.write_map(options(), id, &mut bytes, of).map(drop)
-        };
+        let id = FileId::random();
+        let write = if are_writes { view.write_map_for(reason, options()) } else { view.write_map(options()) };
+        let write = write.unwrap();
+        let replaced = write.replaced().to_vec();
+        let written = finish(write, id, |file| Some(hashes(&view, file)).filter(|of| !of.len().is_multiple_of(7)));
         // If the engine has hashes of no file, there is no map.
-        failed = written.err();
-        if failed.is_none() {
-            let new = load(&view, id, bytes);
-            let is_kept = |old: &&Map| replaced.as_ref().is_some_and(|ids| !ids.contains(&old.index().map_id()));
-            let maps: Vec<_> = view.maps().filter(is_kept).cloned().chain([new]).collect();
-            view = view.with_maps(&maps).unwrap();
+        match written {
+            Ok(bytes) => {
+                let new = load(&view, id, bytes);
+                let is_kept = |old: &&Map| !replaced.contains(&old.index().map_id());
+                let maps: Vec<_> = view.maps().filter(is_kept).cloned().chain([new]).collect();
+                view = view.with_maps(&maps).unwrap();
+            }
+            Err(error) => failed = Some(error),
         }
     }
     rounds

@@ -25,6 +25,7 @@ use sstfilter_store::{
 use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
+use crate::maps::finish;
 
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
@@ -647,12 +648,11 @@ impl World {
     fn change_maps(&mut self) {
         let options = MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap();
         let (random, filters) = (&mut self.random, self.reader.filters().clone());
-        let (map, mut bytes) = (FileId::random(), Vec::new());
+        let map = FileId::random();
         let old = if random.one_in(3) { self.now.view.clone() } else { self.now.view.with_maps(&[]).unwrap() };
-        let written = old.write_map(options, map, &mut bytes, |file| {
-            Ok((!random.one_in(5)).then(|| file.keys.iter().map(|key| filters.hash(key)).collect()))
-        });
-        if written.is_ok() {
+        let hashes = |file: &File| file.keys.iter().map(|key| filters.hash(key)).collect();
+        let of_most = |file: &File| (!random.one_in(5)).then(|| hashes(file));
+        if let Ok(mut bytes) = finish(old.write_map(options).unwrap(), map, of_most) {
             if random.one_in(4) {
                 let at = random.below(bytes.len());
                 bytes[at] ^= 1;

@@ -9,7 +9,7 @@ use sstfilter_store::{FilterMetadata, FilterStore, FilterView, MapPolicy, MapRea
 
 use crate::descriptions::sealed;
 use crate::engine::{self, AddNewest, File, all_candidates, numbered, unfiltered};
-use crate::maps::{Map, hashes, load, options, with_writes, write};
+use crate::maps::{Map, finish, hashes, load, options, with_writes, write};
 
 /// Maps alone exclude files.
 fn store() -> FilterStore {
@@ -63,10 +63,9 @@ fn damaged_leaf(writes: Writes, keys: &[u32]) -> Map {
 
 /// Writes the map that is due, and returns it with the ids of those that it replaces.
 fn written(view: &FilterView<File>, reason: MapReason) -> (Map, Vec<FileId>) {
-    let (map, mut bytes) = (FileId::random(), Vec::new());
-    let of = |file: &File| Ok(hashes(view, file));
-    let (_, replaced) = view.write_map_for(reason, options(), map, &mut bytes, of).unwrap();
-    (load(view, map, bytes), replaced)
+    let (map, write) = (FileId::random(), view.write_map_for(reason, options()).unwrap());
+    let replaced = write.replaced().to_vec();
+    (load(view, map, finish(write, map, |file| Some(hashes(view, file))).unwrap()), replaced)
 }
 
 /// Returns the number of files that are searched for an absent key.
@@ -82,9 +81,8 @@ fn a_map_that_is_written_anew_covers_no_flush_that_is_still_to_come() {
     let view = view_of(&[(0, &[1, 2, 9], Some(writes(1, 1))), (1, &[1, 3, 9], Some(Writes::ALL))]);
     // Which flushes have joined is not known, so a map of files is due, and one of writes impossible.
     assert_eq!(view.needs_map(&policy), Some(MapReason::UncoveredFiles(2)));
-    let of = |file: &File| Ok(hashes(&view, file));
     let reason = MapReason::UncoveredFiles(1);
-    assert!(view.write_map_for(reason, options(), FileId::random(), &mut Vec::new(), of).is_err());
+    assert!(view.write_map_for(reason, options()).is_err());
     let view = view.with_flushed(id(1)).with_flushed(id(0));
     assert_eq!((view.flushed(), view.needs_map(&policy)), (Some(id(1)), Some(reason)));
     let view = view.with_maps(&[written(&view, reason).0]).unwrap();
@@ -110,14 +108,10 @@ fn only_damaged_and_unknown_maps_are_written_anew() {
     for lost in [damaged, unknown] {
         let view = view.with_maps(&[sound.clone(), lost.clone()]).unwrap();
         assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
-        let (map, mut bytes, mut read) = (FileId::random(), Vec::new(), 0);
-        let of = |file: &File| {
-            read += 1;
-            Ok(hashes(&view, file))
-        };
-        let written = view.write_map_for(MapReason::Damaged, options(), map, &mut bytes, of).unwrap();
-        assert_eq!((written.1, read), (vec![lost.index().map_id()], 1), "only the file with its writes is read");
-        let view = view.with_maps(&[sound.clone(), load(&view, map, bytes)]).unwrap();
+        assert_eq!(view.write_map_for(MapReason::Damaged, options()).unwrap().files().len(), 1, "that with its writes");
+        let (map, replaced) = written(&view, MapReason::Damaged);
+        assert_eq!(replaced, [lost.index().map_id()]);
+        let view = view.with_maps(&[sound.clone(), map]).unwrap();
         assert_eq!((view.needs_map(&MapPolicy::default()), found(&view, 2), found(&view, 3)), (None, 1, 1));
     }
 }
@@ -175,14 +169,34 @@ fn a_map_that_is_written_anew_has_the_keys_of_files_that_do_not_state_their_writ
     assert_eq!((view.uncovered_files().count(), found(&view, 3), found(&view, 7)), (0, 2, 0));
 }
 
+// promise: file-maps
+#[test]
+fn the_writes_of_a_file_whose_keys_could_not_be_read_are_not_covered() {
+    let files: [(u32, &[u32], _); 4] = [
+        (0, &[1, 7, 9], Some(writes(7, 9))),
+        (0, &[1, 5, 9], Some(writes(4, 6))),
+        (0, &[1, 2, 9], Some(writes(1, 3))),
+        (1, &[1, 8, 9], Some(writes(0, 0))),
+    ];
+    let policy = MapPolicy::default().with_max_uncovered_files(0);
+    let view = view_of(&files).with_flushed(id(9));
+    let reason = view.needs_map(&policy).unwrap();
+    let write = view.write_map_for(reason, options()).unwrap();
+    let of_others = |file: &File| Some(hashes(&view, file)).filter(|_| !file.has(&5_u32.to_be_bytes()));
+    let map = FileId::random();
+    let view = view.with_maps(&[load(&view, map, finish(write, map, of_others).unwrap())]).unwrap();
+    assert_eq!((view.uncovered_files().count(), view.needs_map(&policy)), (1, None));
+    assert_eq!([5, 2, 7, 8, 6].map(|key| found(&view, key)), [1, 2, 2, 2, 1]);
+}
+
 #[test]
 fn a_map_is_not_written_anew_from_hashes_that_lack_a_known_key() {
     let view = view_of(&[(0, &[1, 2, 3], Some(writes(1, 1)))]).with_flushed(id(1));
     let write = |keys: usize| {
-        let of = |file: &File| Ok(hashes(&view, file)[..keys].to_vec());
-        view.write_map_for(MapReason::UncoveredFiles(1), options(), FileId::random(), &mut Vec::new(), of)
+        let write = view.write_map_for(MapReason::UncoveredFiles(1), options()).unwrap();
+        finish(write, FileId::random(), |file| Some(hashes(&view, file)[..keys].to_vec()))
     };
-    assert_eq!(write(3).unwrap().0.entries, 3);
+    assert!(write(3).is_ok());
     let refused = write(2).unwrap_err().downcast::<MapError>().unwrap();
     assert!(matches!(refused, MapError::KnownKeyAbsent { .. }), "{refused}");
 }
@@ -213,8 +227,7 @@ fn a_view_has_maps_of_files_or_of_writes() {
     assert_eq!([view.with_maps(&both).unwrap(), view_of_files].map(is_of_writes), [true, false]);
     let view = view.with_maps(&[of_writes]).unwrap();
     assert_eq!((view.uncovered_files().count(), view.needs_map(&MapPolicy::default())), (0, None));
-    let of = |file: &Arc<File>| Ok(Some(hashes(&view, file)));
-    assert!(view.write_map(options(), map, &mut Vec::new(), of).is_err());
+    assert!(view.write_map(options()).is_err());
     // One kind replaces the other.
     let view = view.with_maps(&[of_files]).unwrap();
     assert_eq!((view.maps().count(), view.uncovered_files().count(), found(&view, 3)), (1, 0, 0));

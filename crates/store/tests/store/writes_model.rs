@@ -297,14 +297,18 @@ impl World {
             _ => MapReason::Tier(1 + self.random.below(maps + 1)),
         });
         let hash = |entry: &Entry| self.store.filters().hash(&entry.0.to_be_bytes());
-        let hashes = |file: &File| Ok(file.entries.iter().map(hash).collect());
-        let (map, mut bytes) = (FileId::random(), Vec::new());
-        let written = self.view.write_map_for(reason, options(), map, &mut bytes, hashes);
-        let Ok((_, replaced)) = written else {
-            // A restart may have forgotten which flushes have joined.
-            assert!(due.is_none() || self.view.flushed().is_none(), "{reason:?} is due: {written:?}");
-            return;
+        let (mut bytes, mut replaced) = (Vec::new(), Vec::new());
+        let mut write = || {
+            let mut write = self.view.write_map_for(reason, options())?;
+            write.files().iter().try_for_each(|file| write.add(file, file.entries.iter().map(hash).collect()))?;
+            replaced = write.replaced().to_vec();
+            write.finish(FileId::random(), &mut bytes)
         };
+        if let Err(error) = write() {
+            // A restart may have forgotten which flushes have joined.
+            assert!(due.is_none() || self.view.flushed().is_none(), "{reason:?} is due: {error}");
+            return;
+        }
         if self.is_faulty(4) {
             self.compact();
             self.flush();
