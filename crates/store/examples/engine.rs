@@ -306,27 +306,6 @@ impl Engine {
         Ok(None)
     }
 
-    /// Looks up a key without waiting for filters, in tables opened by [`FilterStore::open_without_source`]. It
-    /// collects the reads, which an asynchronous engine performs at once. `Candidates::reads` returns the same for one
-    /// lookup.
-    fn get_without_waiting(&self, key: &[u8]) -> io::Result<Option<u64>> {
-        let has_key = |table: &&Arc<Table>| {
-            table.filters.metadata().key_bounds().is_none_or(|(first, last)| (first..=last).contains(&key))
-        };
-        let tables: Vec<_> = tables(&self.view).map(|(_, table)| table).filter(has_key).collect();
-        // More than one round: the index of a partitioned filter determines the next read.
-        loop {
-            let reads: Vec<_> = tables.iter().filter_map(|table| Some((table, table.filters.read_for(key)?))).collect();
-            if reads.is_empty() {
-                return self.get(key);
-            }
-            for (table, read) in reads {
-                let bytes = table.filter_bytes.read(read.range());
-                read.complete(bytes);
-            }
-        }
-    }
-
     fn get_many(&self, keys: &[&[u8]]) -> io::Result<Vec<Option<u64>>> {
         let mut values = vec![None; keys.len()];
         let mut candidates = self.view.candidates_of_each(keys);
@@ -444,16 +423,6 @@ fn main() -> Fallible<()> {
             let searched = filters.positives + filters.not_loaded;
             println!("  {what} skipped {skipped} tables and searched {searched}, {fpr:.2} % false positives");
         }
-    }
-    let mut edit = ViewEdit::new();
-    for (level, table) in tables(&engine.view) {
-        let mut unread = Table::open(directory.path(), table.id, &store)?;
-        unread.filters = store.open_without_source(table.filters.metadata().clone());
-        edit = edit.replace(level, table, Arc::new(unread));
-    }
-    engine.view = engine.view.edited(edit)?;
-    for (key, value) in model.iter().step_by(10) {
-        assert_eq!(engine.get_without_waiting(key)?, Some(*value));
     }
     Ok(())
 }

@@ -8,9 +8,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 use std::task::Wake;
+use std::thread;
 
 use bytes::Bytes;
 use sstfilter_store::{FilterBudget, FilterReads, FilterSource, FilterStore, FilterView, PendingRead};
+use tokio::time::{Duration, timeout};
 
 use crate::common::effort;
 use crate::common::random::Random;
@@ -119,6 +121,27 @@ fn lookups_at_once_read_each_filter_once_and_search_no_file_in_vain() {
         run((0..64).map(|_| look_up()).collect(), &engine.random, || false);
         let files = engine.view.files(0).map(|file| u64::from(file.filters.partitions().is_some()) + 1);
         assert_eq!((engine.reads(), searched.get()), (files.sum(), 0));
+    }
+}
+
+#[test]
+fn threads_that_wait_for_each_other_all_go_on() {
+    let store = FilterStore::default().with_budget(FilterBudget::unlimited());
+    for round in 0..effort::of_minutes(2_000, 500, 200) {
+        let view = view_of_all(&store, &[file_to_be_read(&store, numbered(0..200))]);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let engine = Engine::new(view.clone(), thread);
+                scope.spawn(move || {
+                    // Some are cancelled, with their reads.
+                    drop((thread == round % 8).then(|| engine.view.candidates(&[0, 0, 0, 7]).reads()));
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+                    let look_up = async { timeout(Duration::from_secs(20), engine.look_up(&[0, 0, 0, 7])).await };
+                    assert_eq!(runtime.block_on(look_up).expect("the end of a read wakes those who wait"), (1, true));
+                });
+            }
+        });
+        assert!(view.files(0).all(|file| file.disk.reads() == 1));
     }
 }
 
