@@ -1,4 +1,4 @@
-//! Queries, and what the server's log says about each.
+//! Queries, and the requests of each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,9 +7,9 @@ use datafusion::arrow::datatypes::Int64Type;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::prelude::{DataFrame, SessionContext, col, lit};
 use fastrand::Rng;
-use sstfilter_distributed::server::LoggedRequest;
 
 use crate::AnyError;
+use crate::counted::Request;
 use crate::store::{MAPS, Store, id, ids};
 
 /// The size of a measurement.
@@ -40,17 +40,18 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    fn add(&mut self, requests: &[LoggedRequest]) {
-        let (of_map, of_files): (Vec<_>, Vec<_>) = requests.iter().partition(|request| request.key.starts_with(MAPS));
+    fn add(&mut self, requests: &[Request]) {
+        let (of_map, of_files): (Vec<_>, Vec<_>) =
+            requests.iter().partition(|request| request.path.prefix_matches(&MAPS.into()));
         let (of_map, files) =
-            (of_map.len() as u64, of_files.iter().map(|request| &request.key).collect::<HashSet<_>>());
+            (of_map.len() as u64, of_files.iter().map(|request| &request.path).collect::<HashSet<_>>());
         self.queries += 1;
         self.files += files.len() as u64;
         self.max_files = self.max_files.max(files.len() as u64);
         self.map_requests += of_map;
         self.max_map_requests = self.max_map_requests.max(of_map);
         self.requests += requests.len() as u64;
-        self.bytes += requests.iter().map(|request| request.bytes_sent).sum::<u64>();
+        self.bytes += requests.iter().map(|request| request.bytes).sum::<u64>();
     }
 
     pub(crate) fn per_query(&self, count: u64) -> f64 {
@@ -105,10 +106,9 @@ async fn query(session: &SessionContext, table: &str, id: &str) -> Result<DataFr
 }
 
 pub(crate) async fn run(size: Size) -> Result<Results, AnyError> {
-    let mut store = Store::start(&size).await?;
-    let before = store.cluster.requests()?.len();
+    let store = Store::write(&size).await?;
     let session = store.tables().await?;
-    let opening = (store.cluster.requests()?.len() - before) as u64;
+    let opening = store.requests().len() as u64;
     // All rows, without the map. Queries must have the same.
     let all = rows(&session.table("plain").await?.collect().await?);
     assert_eq!(all.len(), size.files * size.rows_per_file, "random ids are all different");
@@ -127,11 +127,11 @@ pub(crate) async fn run(size: Size) -> Result<Results, AnyError> {
             if position == 1 && number >= size.queries_without {
                 continue;
             }
-            let before = store.cluster.requests()?.len();
+            store.requests();
             let found = rows(&query(&session, table, &wanted).await?.collect().await?);
             assert_eq!(found.get(&wanted), all.get(&wanted), "{wanted} in {table}");
             assert_eq!(found.len(), usize::from(is_present), "{wanted} in {table}");
-            costs[position].add(&store.cluster.requests()?[before..]);
+            costs[position].add(&store.requests());
         }
     }
     let (map_bytes, (refreshed, read)) = (store.map_bytes, store.build);

@@ -14,8 +14,8 @@ pub(crate) fn text(results: &Results) -> String {
     let mut page = format!(
         "# Point queries with a file map: files and requests\n\n\
          ```sh\n{COMMAND}\n```\n\n\
-         These commands write this page. Counts are those of the S3 server's log. \
-         The client caches neither files nor pages\nof the map.\n\n\
+         These commands write this page. A wrapper of an object store in memory counts each GET and HEAD that reaches it; \
+         ranges that\nare close together are one GET, as in clients of S3. Neither files nor pages of the map are cached.\n\n\
          - **Table**: {} Parquet files with {} random ids each, in two row groups.\n\
          - **Map**: built by the session in {} jobs, which read {} bytes of files.\n  It has {} bytes, {:.1} bits per id, and is opened in {} requests.\n\
          - **Queries**: {} times `id = '...'` with the map, half of them for absent ids. Each had exactly the rows that\n  \

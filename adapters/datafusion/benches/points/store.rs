@@ -1,4 +1,4 @@
-//! Parquet files of random ids on an S3 server, and the map of their ids.
+//! Parquet files of random ids on an object store, and the map of their ids.
 
 use std::sync::Arc;
 
@@ -14,33 +14,27 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use fastrand::Rng;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use sstfilter::{FalsePositiveRate, Filters};
 use sstfilter_datafusion::{MappedTable, RefreshOptions, Refreshed, refresh_map};
-use sstfilter_distributed::cluster::Cluster;
-use sstfilter_distributed::protocol::Filters as Policy;
-use sstfilter_distributed::roles;
 use sstfilter_map::MapOptions;
 use sstfilter_map_store::{MapReader, MapWriter, ReaderOptions};
 
 use crate::AnyError;
+use crate::counted::{Counted, Request};
 use crate::measure::Size;
 
 /// The folder of the maps.
 pub(crate) const MAPS: &str = "maps";
 
-/// Uploads at a time.
-const UPLOADS: usize = 8;
-
-/// A server with the files and the map.
+/// A store with the files and the map.
 pub(crate) struct Store {
-    pub(crate) cluster: Cluster,
     pub(crate) files: Vec<ObjectMeta>,
     pub(crate) map_bytes: u64,
     /// What the build of the map did, and the bytes that it read.
     pub(crate) build: (Refreshed, u64),
     schema: SchemaRef,
-    client: Arc<dyn ObjectStore>,
+    objects: Arc<Counted>,
 }
 
 /// Returns an id in the form of a random UUID.
@@ -69,23 +63,17 @@ fn parquet(schema: &SchemaRef, file: usize, size: &Size) -> Result<Bytes, AnyErr
 }
 
 impl Store {
-    pub(crate) async fn start(size: &Size) -> Result<Self, AnyError> {
-        let mut cluster = Cluster::start(&std::env::current_exe()?).await?;
-        let config = cluster.config("points", "", Policy::None);
-        let client = roles::object_store(&config.endpoint, &config.name)?;
+    pub(crate) async fn write(size: &Size) -> Result<Self, AnyError> {
+        let objects = Arc::new(Counted::default());
         let text = |name| Field::new(name, DataType::Utf8, false);
         let schema = Arc::new(Schema::new(vec![text("id"), Field::new("amount", DataType::Int64, false)]));
-        let uploads = futures::stream::iter((0..size.files).map(|file| {
-            let (client, schema) = (&client, &schema);
-            async move {
-                let path = Path::from(format!("data/{file:06}.parquet"));
-                client.put(&path, parquet(schema, file, size)?.into()).await.map(drop).map_err(AnyError::from)
-            }
-        }));
-        uploads.buffer_unordered(UPLOADS).try_collect::<()>().await?;
-        let mut files: Vec<_> = client.list(Some(&"data".into())).try_collect().await?;
+        for file in 0..size.files {
+            let path = Path::from(format!("data/{file:06}.parquet"));
+            objects.put(&path, parquet(&schema, file, size)?.into()).await?;
+        }
+        let mut files: Vec<_> = objects.list(Some(&"data".into())).try_collect().await?;
         files.sort_by(|one, two| one.location.cmp(&two.location));
-        let mut store = Self { cluster, files, map_bytes: 0, build: Default::default(), schema, client };
+        let mut store = Self { files, map_bytes: 0, build: Default::default(), schema, objects };
         store.build_map((size.files * size.rows_per_file) as u64).await?;
         Ok(store)
     }
@@ -94,7 +82,7 @@ impl Store {
     fn session(&self) -> Result<SessionContext, AnyError> {
         let caches = CacheManagerConfig::default().with_metadata_cache_limit(0);
         let runtime = RuntimeEnvBuilder::new().with_cache_manager(caches).build_arc()?;
-        runtime.register_object_store(url()?.as_ref(), Arc::clone(&self.client));
+        runtime.register_object_store(url()?.as_ref(), self.objects.clone());
         Ok(SessionContext::new_with_config_rt(SessionConfig::new(), runtime))
     }
 
@@ -106,7 +94,7 @@ impl Store {
     pub(crate) async fn tables(&self) -> Result<SessionContext, AnyError> {
         let mut options = ReaderOptions::default();
         options.cache_bytes = 0;
-        let reader = MapReader::open(Arc::clone(&self.client), MAPS, &Filters::default(), options).await?;
+        let reader = MapReader::open(self.objects.clone(), MAPS, &Filters::default(), options).await?;
         let (session, mapped) = (self.session()?, self.table()?.with_maps("id", &reader).await?);
         session.register_table("plain", Arc::new(self.table()?))?;
         session.register_table("mapped", Arc::new(mapped))?;
@@ -115,18 +103,24 @@ impl Store {
 
     async fn build_map(&mut self, keys: u64) -> Result<(), AnyError> {
         let options = MapOptions::for_entries(4 * keys, FalsePositiveRate::ONE_PERCENT)?;
-        let writer = MapWriter::new(Arc::clone(&self.client), MAPS, &Filters::default(), options);
-        let before = self.cluster.requests()?.len();
+        let writer = MapWriter::new(self.objects.clone(), MAPS, &Filters::default(), options);
+        self.requests();
         let refreshed = refresh_map(&self.session()?, &self.table()?, "id", &writer, RefreshOptions::default()).await?;
         writer.merge_all("", |_| true).await?;
-        let requests = self.cluster.requests()?;
-        let of_files = requests[before..].iter().filter(|request| request.key.starts_with("data/"));
-        self.build = (refreshed, of_files.map(|request| request.bytes_sent).sum());
+        let requests = self.requests();
+        let of_files = requests.iter().filter(|request| request.path.prefix_matches(&"data".into()));
+        self.build = (refreshed, of_files.map(|request| request.bytes).sum());
         self.map_bytes = writer.manifest().await?.maps.iter().map(|map| map.bytes).sum();
+        self.requests();
         Ok(())
+    }
+
+    /// Returns the requests since the last call.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.objects.take()
     }
 }
 
 fn url() -> Result<ObjectStoreUrl, AnyError> {
-    Ok(ObjectStoreUrl::parse("s3://demonstration")?)
+    Ok(ObjectStoreUrl::parse("memory://files")?)
 }
