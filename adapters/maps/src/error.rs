@@ -30,6 +30,8 @@ pub enum Error {
         /// How often this was tried.
         attempts: u32,
     },
+    /// A map covers no files: it is one of writes, or nothing was added to it.
+    NoFiles,
     /// The maps of this folder keep another number of bits of a hash.
     PrefixBits {
         /// The number in the manifest.
@@ -67,6 +69,11 @@ impl fmt::Display for Error {
             Self::Contended { attempts } => {
                 write!(f, "manifest of maps: other writers replaced it {attempts} times in a row; try again later")
             }
+            Self::NoFiles => write!(
+                f,
+                "expected a map of one file or more, got one of writes, or one to which nothing was added: this package \
+                 keeps maps of files only, and maps of writes belong into the manifest of their store"
+            ),
             Self::PrefixBits { expected, got } => write!(
                 f,
                 "maps of this folder keep {expected} bits of a hash, and the options of this writer {got}: choose the \

@@ -165,6 +165,20 @@ enum Version {
     Numbered(u64),
 }
 
+/// Why a manifest was not edited.
+#[derive(Debug)]
+pub(crate) struct Unedited {
+    pub(crate) error: Error,
+    /// Whether no manifest has the edit. A put whose answer is an error may have been stored, or be stored later.
+    pub(crate) is_certain: bool,
+}
+
+impl From<Unedited> for Error {
+    fn from(unedited: Unedited) -> Self {
+        unedited.error
+    }
+}
+
 impl Loaded {
     /// Whether there is a manifest.
     pub(crate) const fn exists(&self) -> bool {
@@ -225,12 +239,20 @@ impl Folder {
     /// Replaces the manifest by an edited one. If another writer was faster, edits that one's manifest instead.
     ///
     /// The same edit may be applied to a manifest that has it: a put that seems to have failed may have been stored.
-    /// `edit` returns whether it has changed anything.
-    pub(crate) async fn update(&self, mut edit: impl FnMut(&mut Manifest) -> Result<bool>) -> Result<Manifest> {
-        for attempt in 0..ATTEMPTS {
-            let Loaded { mut manifest, version } = self.load(None).await?.unwrap_or_default();
-            if !edit(&mut manifest)? {
+    /// `edit` returns whether it has changed anything, and fails only for a manifest that does not have the edit.
+    pub(crate) async fn update(
+        &self,
+        mut edit: impl FnMut(&mut Manifest) -> Result<bool>,
+    ) -> std::result::Result<Manifest, Unedited> {
+        for attempt in 0.. {
+            let loaded = self.load(None).await.map_err(|error| Unedited { error, is_certain: attempt == 0 })?;
+            let Loaded { mut manifest, version } = loaded.unwrap_or_default();
+            if !edit(&mut manifest).map_err(|error| Unedited { error, is_certain: true })? {
                 return Ok(manifest);
+            }
+            // Here, so that it is certain: the manifest that was just read does not have the edit.
+            if attempt == ATTEMPTS {
+                break;
             }
             match self.put(&manifest, version).await {
                 Ok(true) => return Ok(manifest),
@@ -238,13 +260,13 @@ impl Folder {
                 | Err(Error::Store(
                     object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. },
                 )) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(Unedited { error, is_certain: false }),
             }
             // At random, so that two writers do not meet again.
             let milliseconds = FileId::random().fingerprint() % (10 * u64::from(attempt.min(20)) + 1);
             tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         }
-        Err(Error::Contended { attempts: ATTEMPTS })
+        Err(Unedited { error: Error::Contended { attempts: ATTEMPTS }, is_certain: true })
     }
 
     /// Puts a manifest in the place of a version. Returns whether it is there.

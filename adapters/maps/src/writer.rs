@@ -14,7 +14,7 @@ use sstfilter_map::{FileMap, MapBuilder, MapError, MapIndex, MapMerge, MapOption
 
 use crate::ends::EndReads;
 use crate::error::{Error, Result};
-use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
+use crate::manifest::{Folder, Loaded, Manifest, MapEntry, Unedited};
 use crate::reader::{MapReader, ReaderOptions};
 use crate::stream::{ReadAhead, upload};
 
@@ -108,8 +108,9 @@ impl MapWriter {
     /// # Errors
     ///
     /// The store fails, the map cannot be built, or the builder or the folder has other options, or another hash, than
-    /// this writer. A map must cover files: one of writes is refused. If the store fails last, it is not known whether
-    /// the manifest lists the map; adding the files again does no harm.
+    /// this writer. A map must cover files: one of writes is refused. If the manifest cannot be read, or another writer
+    /// replaces it each time, the map is deleted. If the store fails while the manifest is replaced, it is not known
+    /// whether it lists the map, which stays; adding the files again does no harm.
     pub async fn add(&self, cut: &str, builder: MapBuilder) -> Result<MapEntry> {
         self.ensure_mergeable(builder.hash_identity(), builder.prefix_bits(), builder.covers_files())?;
         let map = FileId::random();
@@ -152,19 +153,31 @@ impl MapWriter {
         produce: impl FnOnce(&mut crate::stream::Parts) -> std::io::Result<MapReport> + Send + 'static,
     ) -> Result<MapEntry> {
         let entry = self.write(map, (cut, 0), expected_bytes, produce).await?;
-        self.folder
-            .update(|manifest| {
-                let expected = *manifest.prefix_bits.get_or_insert(self.options.prefix_bits());
-                if expected != self.options.prefix_bits() {
-                    return Err(Error::PrefixBits { expected, got: self.options.prefix_bits() });
-                }
-                // It may have been stored and merged, with an answer that was lost.
-                let is_new = !manifest.has_had(&entry);
-                manifest.maps.extend(is_new.then(|| entry.clone()));
-                Ok(is_new)
-            })
-            .await?;
-        Ok(entry)
+        let edited = self.folder.update(|manifest| {
+            // It may have been stored and merged, with an answer that was lost.
+            if manifest.has_had(&entry) {
+                return Ok(false);
+            }
+            let expected = *manifest.prefix_bits.get_or_insert(self.options.prefix_bits());
+            if expected != self.options.prefix_bits() {
+                return Err(Error::PrefixBits { expected, got: self.options.prefix_bits() });
+            }
+            manifest.maps.push(entry.clone());
+            Ok(true)
+        });
+        match edited.await {
+            Ok(_) => Ok(entry),
+            Err(unedited) => Err(self.without_orphan(unedited, &entry).await),
+        }
+    }
+
+    /// Deletes a map if no manifest can have it, and returns the error. Otherwise it is left for [`sweep`](Self::sweep).
+    async fn without_orphan(&self, unedited: Unedited, map: &MapEntry) -> Error {
+        if unedited.is_certain {
+            // Ignored: the reason is the error before, and a sweep deletes the object, too.
+            let _ = self.delete(&map.object).await;
+        }
+        unedited.error
     }
 
     /// Merges maps of a cut, if a tier has as many as the fan-in. Call it until the result has no inputs. Files for
@@ -197,7 +210,12 @@ impl MapWriter {
             }
             let output = self.merge_maps(cut, &merged.inputs, indexes, &mut keep).await?;
             let inputs: Vec<u64> = merged.inputs.iter().map(|map| map.id).collect();
-            let updated = self.folder.update(|manifest| Ok(replace(manifest, &inputs, output.as_ref()))).await?;
+            let edited = self.folder.update(|manifest| Ok(replace(manifest, &inputs, output.as_ref()))).await;
+            let updated = match (edited, &output) {
+                (Ok(manifest), _) => manifest,
+                (Err(unedited), Some(output)) => return Err(self.without_orphan(unedited, output).await),
+                (Err(unedited), None) => return Err(unedited.error),
+            };
             match &output {
                 // Another process has replaced one of the inputs. No manifest has ever had this map.
                 Some(output) if !updated.has_had(output) => drop(self.delete(&output.object).await?),
@@ -226,7 +244,9 @@ impl MapWriter {
                         merged.inputs.push(map.clone());
                     }
                     // Merging the others must not wait for a map that will never be there.
-                    Err(error @ (Error::Map(_) | Error::Store(object_store::Error::NotFound { .. }))) => {
+                    Err(
+                        error @ (Error::Map(_) | Error::NoFiles | Error::Store(object_store::Error::NotFound { .. })),
+                    ) => {
                         merged.unusable.push((map.clone(), error));
                     }
                     Err(error) => return Err(error),
@@ -276,25 +296,17 @@ impl MapWriter {
     }
 
     /// Fails if the maps of this writer could not be merged with such a map.
-    fn ensure_mergeable(
-        &self,
-        hash: HashIdentity,
-        prefix_bits: u8,
-        covers_files: bool,
-    ) -> std::result::Result<(), MapError> {
+    fn ensure_mergeable(&self, hash: HashIdentity, prefix_bits: u8, covers_files: bool) -> Result<()> {
         let (expected, got) = (self.filters.hasher().identity(), hash);
         if expected != got {
-            return Err(BlockError::HashMismatch { expected, got }.into());
+            return Err(MapError::from(BlockError::HashMismatch { expected, got }).into());
         }
         let (expected, got) = (self.options.prefix_bits(), prefix_bits);
         if expected != got {
             let (field, expected) = ("bits of a hash", "as many as this writer's maps keep");
-            return Err(MapError::Field { field, expected, got: got.into() });
+            return Err(MapError::Field { field, expected, got: got.into() }.into());
         }
-        if covers_files {
-            return Ok(());
-        }
-        Err(MapError::Field { field: "covered files", expected: "1 or more, and no writes", got: 0 })
+        if covers_files { Ok(()) } else { Err(Error::NoFiles) }
     }
 
     async fn merge_maps(
@@ -357,7 +369,7 @@ impl MapWriter {
             manifest.retire(&ids, now());
             Ok(manifest.maps.len() < before)
         };
-        self.folder.update(retire).await.map(drop)
+        Ok(self.folder.update(retire).await.map(drop)?)
     }
 
     /// Deletes maps that left the manifest before `grace`, and maps of that age that never were in it, because their

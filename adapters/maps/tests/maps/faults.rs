@@ -31,6 +31,17 @@ pub(crate) enum Fault {
     Delay,
 }
 
+/// The fate of requests for a manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ManifestFault {
+    /// GETs fail.
+    Unreadable,
+    /// Another writer is always faster.
+    Contended,
+    /// PUTs fail, and are stored or not.
+    Unknown { is_stored: bool },
+}
+
 /// Faults that are possible, each with a share of the requests in percent.
 pub(crate) type Faults = Vec<(Fault, u64)>;
 
@@ -39,6 +50,7 @@ pub(crate) struct Faulty {
     pub(crate) inner: InMemory,
     faults: Mutex<Faults>,
     requests: AtomicU64,
+    pub(crate) manifest_fault: Mutex<Option<ManifestFault>>,
     /// The next PUT of a manifest is stored, and the answer is that another one was stored before: as if the client had
     /// repeated a request whose answer was lost.
     pub(crate) denies_next: AtomicBool,
@@ -71,6 +83,10 @@ impl Faulty {
         if self.left.fetch_sub(1, Ordering::SeqCst) > 0 { Ok(()) } else { Err(broken("killed")) }
     }
 
+    fn manifest_fault(&self, location: &Path) -> Option<ManifestFault> {
+        if location.filename() == Some("manifest") { *self.manifest_fault.lock().unwrap() } else { None }
+    }
+
     fn fault(&self, location: &Path) -> Option<Fault> {
         let request = self.requests.fetch_add(1, Ordering::SeqCst);
         if location.filename() == Some("manifest") {
@@ -94,6 +110,10 @@ fn broken(what: &'static str) -> Error {
     Error::Generic { store: "faulty", source: what.into() }
 }
 
+fn refused(location: &Path) -> Error {
+    Error::Precondition { path: location.to_string(), source: "another one was stored".into() }
+}
+
 impl fmt::Display for Faulty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "faulty")
@@ -106,7 +126,15 @@ impl ObjectStore for Faulty {
         self.arrive()?;
         // Other tasks run between a load of the manifest and its replacement.
         tokio::task::yield_now().await;
+        match self.manifest_fault(location) {
+            Some(ManifestFault::Contended) => return Err(refused(location)),
+            Some(ManifestFault::Unknown { is_stored: false }) => return Err(broken("failed")),
+            _ => {}
+        }
         let put = self.inner.put_opts(location, payload, options).await?;
+        if let Some(ManifestFault::Unknown { .. }) = self.manifest_fault(location) {
+            return Err(broken("failed"));
+        }
         if location.filename() == Some("manifest") && self.denies_next.swap(false, Ordering::SeqCst) {
             if self.retires_then.load(Ordering::SeqCst) {
                 let mut manifest = Manifest::decode(&self.inner.get(location).await?.bytes().await?).unwrap();
@@ -115,7 +143,7 @@ impl ObjectStore for Faulty {
                 manifest.retired.extend(gone.map(|gone| serde_json::from_value::<Retired>(gone).unwrap()));
                 self.inner.put(location, manifest.encode().unwrap().into()).await?;
             }
-            return Err(Error::Precondition { path: location.to_string(), source: "another one was stored".into() });
+            return Err(refused(location));
         }
         Ok(put)
     }
@@ -133,6 +161,9 @@ impl ObjectStore for Faulty {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.arrive()?;
+        if self.manifest_fault(location) == Some(ManifestFault::Unreadable) {
+            return Err(broken("failed"));
+        }
         // Other lookups start before the answer.
         tokio::task::yield_now().await;
         let fault = self.fault(location);

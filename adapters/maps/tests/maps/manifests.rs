@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
 use sstfilter::{Filters, KeyHash};
 use sstfilter_map::MapOptions;
 use sstfilter_map_store::{Error, Manifest, MapReader, MapWriter, ReaderOptions};
 
-use crate::faults::Faulty;
+use crate::faults::{Faulty, ManifestFault};
 use crate::support::{FOLDER, add, check, check_anew, file, hash, keys, reader, snapshot, writer};
 
 async fn replace(store: &Arc<Faulty>, manifest: Vec<u8>) {
@@ -123,7 +124,38 @@ async fn maps_that_keep_other_bits_of_a_hash_are_refused() {
     builder.add_file(crate::support::file(5), vec![KeyHash::mix(1)]);
     let refused = other.add("day", builder).await.unwrap_err();
     assert!(matches!(refused, Error::PrefixBits { expected: 26, got: 30 }), "{refused}");
-    assert_eq!(writer(&store).manifest().await.unwrap().maps.len(), 1);
+    assert_eq!((writer(&store).manifest().await.unwrap().maps.len(), maps(&store).await), (1, 1));
+}
+
+/// Objects of maps, listed or not.
+async fn maps(store: &Arc<Faulty>) -> usize {
+    let objects: Vec<_> = store.inner.list(Some(&Path::from(FOLDER))).try_collect().await.unwrap();
+    objects.iter().filter(|object| object.location.extension() == Some("map")).count()
+}
+
+#[tokio::test]
+async fn a_map_whose_manifest_fails_is_deleted_if_it_is_certain_that_none_has_it_and_stays_otherwise() {
+    let store = Arc::new(Faulty::new());
+    let writer = writer(&store);
+    for map in 0..4 {
+        assert!(add(&writer, "day", map..=map).await);
+    }
+    let fail = |fault| *store.manifest_fault.lock().unwrap() = fault;
+    fail(Some(ManifestFault::Unreadable));
+    assert!(!add(&writer, "day", 4..5).await);
+    assert_eq!(maps(&store).await, 4, "a map that no manifest has is left");
+    fail(Some(ManifestFault::Contended));
+    assert!(writer.merge("day", |_| true).await.is_err());
+    assert_eq!(maps(&store).await, 4, "the result of a merge that no manifest has is left");
+    fail(Some(ManifestFault::Unknown { is_stored: false }));
+    assert!(!add(&writer, "day", 5..6).await);
+    fail(Some(ManifestFault::Unknown { is_stored: true }));
+    assert!(!add(&writer, "day", 6..7).await && writer.merge("day", |_| true).await.is_err());
+    fail(None);
+    assert_eq!((writer.manifest().await.unwrap().maps.len(), maps(&store).await), (2, 7));
+    check_anew(&store, 0..7).await;
+    assert_eq!(writer.sweep(crate::support::NO_GRACE).await.unwrap(), 5);
+    assert_eq!((maps(&store).await, check_anew(&store, 0..4).await < 0.1), (2, true));
 }
 
 #[tokio::test]

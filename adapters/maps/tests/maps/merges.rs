@@ -190,7 +190,7 @@ async fn maps_that_cannot_be_merged_do_not_stop_merges_of_others() {
     let merged = writer.merge("day", |_| true).await.unwrap();
     assert_eq!((merged.inputs.len(), merged.unusable.len()), (4, 3));
     let reasons: Vec<_> = merged.unusable.iter().map(|(_, error)| error.to_string()).collect();
-    assert!(reasons[0].contains("bytes, got 5") && reasons[1].contains("covered files"), "{reasons:?}");
+    assert!(reasons[0].contains("bytes, got 5") && reasons[1].contains("one of writes"), "{reasons:?}");
     assert!(reasons[2].contains("maps keep, got 30"), "{reasons:?}");
     check_anew(&store, 0..12).await;
     // They are reported if there is nothing to merge, too, each once.
@@ -208,7 +208,7 @@ async fn maps_that_could_not_be_merged_are_refused() {
     other.add_file(file(1), vec![hash(1)]);
     let mut writes = writer.builder();
     writes.add_writes(Writes::of(WriteId::new(1, 1).unwrap()), vec![hash(1)]);
-    for (builder, expected) in [(other, "maps keep, got 30"), (writes, "covered files")] {
+    for (builder, expected) in [(other, "maps keep, got 30"), (writes, "got one of writes")] {
         let refused = writer.add("day", builder).await.unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
