@@ -98,6 +98,8 @@ pub(crate) async fn check(store: &Arc<Disk>, policy: Policy, promise: Promise, b
     };
     let title = format!("{policy:?}, {promise:?}, {covering} covering SSTs");
     assert!(covering > 0, "{title}");
+    // 0.84 % are expected.
+    assert!(false_positives * 30 < covering, "{false_positives} false positives: {title}");
     assert_eq!(by_section(&manifest, &reads), expected, "GETs of filters, indexes and data: {title}");
     assert_eq!(now.gets - before.gets, expected.iter().sum::<u64>(), "GETs that the engine counts: {title}");
     assert_eq!(probes, if filters_work { covering } else { 0 }, "filters that were probed: {title}");
