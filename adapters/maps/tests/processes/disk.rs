@@ -50,8 +50,8 @@ impl Disk {
         })
     }
 
-    /// Stops the process `before` or `after` its next write with this in its path, or after more of them: `after 2 wal/`.
-    /// It says `reached` and the path, and no write of it is done from then on.
+    /// Stops the process `before` or `after` one of its next writes with a word in the path: `after 2 wal/`. It says
+    /// `reached` and the path, and none of its later writes is done.
     pub(crate) fn stop(&self, at: &str) {
         let mut words = at.split(' ');
         let stop = (|| {

@@ -10,7 +10,7 @@ mod disk;
 mod process;
 mod scenario;
 
-use object_store;
+use ::object_store;
 
 #[tokio::main]
 async fn main() -> process::Result<()> {

@@ -23,6 +23,10 @@ pub(crate) enum Contender {
     Ribbon,
     /// Ribbon filters of 10 bits per key.
     RibbonTen,
+    /// Ribbon filters of 2 %, for caches of many shards.
+    RibbonTwo,
+    /// Ribbon filters of 4 %.
+    RibbonFour,
 }
 
 /// The contents of filters.
@@ -94,6 +98,7 @@ impl PrefixExtractor for UpToSlash {
 }
 
 impl Contender {
+    /// Those of all lookups and scans.
     pub(crate) const ALL: [Self; 5] = [Self::None, Self::BuiltIn, Self::Bloom, Self::Ribbon, Self::RibbonTen];
 
     pub(crate) fn name(self) -> &'static str {
@@ -103,6 +108,8 @@ impl Contender {
             Self::Bloom => "our blocked Bloom, 10 bits",
             Self::Ribbon => "our Ribbon, same rate",
             Self::RibbonTen => "our Ribbon, 10 bits",
+            Self::RibbonTwo => "our Ribbon, 2 %",
+            Self::RibbonFour => "our Ribbon, 4 %",
         }
     }
 
@@ -122,6 +129,8 @@ impl Contender {
             Self::Ribbon => Some(filters),
             Self::Bloom => Some(filters.with_kind(FixedPolicy::bloom(BitsPerKey::TEN)?)),
             Self::RibbonTen => Some(filters.with_kind(FixedPolicy::ribbon(BitsPerKey::TEN)?)),
+            Self::RibbonTwo => Some(filters.with_kind(FixedPolicy::ribbon(FalsePositiveRate::new(0.02)?)?)),
+            Self::RibbonFour => Some(filters.with_kind(FixedPolicy::ribbon(FalsePositiveRate::new(0.04)?)?)),
         })
     }
 

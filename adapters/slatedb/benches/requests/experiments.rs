@@ -8,6 +8,7 @@ use crate::contenders::{Contender, Parts};
 use crate::keys::{Form, KeySet, Skew};
 use crate::lookups::{MetaCache, Outcome, Session};
 use crate::ranges::{self, RangeScans, Readings};
+use crate::shards::{self, MANY, ShardExtent, Shards};
 use crate::store::{Layout, Sizes, Store};
 
 /// All counts.
@@ -25,6 +26,7 @@ pub(crate) struct Results {
     pub(crate) scans: Vec<Scans>,
     pub(crate) reading_keys: usize,
     pub(crate) ranges: Vec<RangeScans>,
+    pub(crate) shards: Shards,
 }
 
 /// Lookups in one store without a cache, and with all filters and indexes cached.
@@ -75,6 +77,7 @@ struct Extent {
     cached: usize,
     scans: usize,
     sensors: usize,
+    shards: ShardExtent,
 }
 
 const FULL: Extent = Extent {
@@ -87,6 +90,7 @@ const FULL: Extent = Extent {
     cached: 4_000,
     scans: 500,
     sensors: 1_000,
+    shards: ShardExtent { shards: &[1, 2, MANY, 16], percents: &[75, BETWEEN_PERCENT, 95, 110, 130], deals: 10 },
 };
 
 const QUICK: Extent = Extent {
@@ -97,6 +101,7 @@ const QUICK: Extent = Extent {
     cached: 500,
     scans: 50,
     sensors: 300,
+    shards: ShardExtent { shards: &[1, MANY], percents: &[BETWEEN_PERCENT, 110], deals: 3 },
 };
 
 /// A cache size into which only our Ribbon filters fit, in percent of the engine's own filters.
@@ -122,7 +127,15 @@ pub(crate) async fn full() -> Result<Results, AnyError> {
     results.measure_names(&names, &FULL).await?;
     results.measure_scans(&records, &FULL).await?;
     results.measure_ranges(&records, &FULL).await?;
+    results.shards = shards::measure(&records, FULL.shards).await?;
     Ok(results)
+}
+
+/// The caches of several shards of the whole comparison.
+pub(crate) async fn shards_alone() -> Result<Results, AnyError> {
+    let records = KeySet::new(RECORDS, SSTS, usize::MAX)?;
+    let shards = shards::measure(&records, FULL.shards).await?;
+    Ok(Results { record_keys: records.len(), ssts: SSTS, shards, ..Results::default() })
 }
 
 /// The range scans of the whole comparison.
@@ -148,6 +161,7 @@ pub(crate) async fn quick() -> Result<Results, AnyError> {
     }
     results.measure_scans(&records, &QUICK).await?;
     results.measure_ranges(&records, &QUICK).await?;
+    results.shards = shards::measure(&records, QUICK.shards).await?;
     Ok(results)
 }
 
@@ -156,7 +170,7 @@ fn writer(contender: Contender) -> Contender {
     if contender == Contender::None { Contender::BuiltIn } else { contender }
 }
 
-fn value() -> Bytes {
+pub(crate) fn value() -> Bytes {
     Bytes::from_static(&[b'v'; VALUE_BYTES])
 }
 

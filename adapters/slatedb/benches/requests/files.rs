@@ -11,6 +11,7 @@ use crate::experiments::{Measured, Results, SweepPoint};
 use crate::keys::Skew;
 use crate::lookups::Outcome;
 use crate::ranges::RangeScans;
+use crate::shards::{DealtPoint, ShardPoint};
 use crate::store::Layout;
 
 /// A file of this package.
@@ -25,6 +26,7 @@ pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
         std::fs::write(path(&format!("results/{name}.csv")), csv?)?;
     }
     write_ranges(results)?;
+    write_shards(results)?;
     for layout in [Layout::L0, Layout::Runs] {
         for skew in [Skew::Uniform, Skew::Zipf] {
             let svg = chart(results, layout, skew).svg(Frame::FILE)?;
@@ -37,6 +39,22 @@ pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
 /// Range scans alone.
 pub(crate) fn write_ranges(results: &Results) -> Result<(), AnyError> {
     Ok(std::fs::write(path("results/ranges.csv"), ranges(results)?)?)
+}
+
+/// Caches of several shards alone.
+pub(crate) fn write_shards(results: &Results) -> Result<(), AnyError> {
+    let mut csv = "filter,shards,cache_percent,deal,gets_per_lookup\n".to_owned();
+    for ShardPoint { contender, shards, percent, gets } in &results.shards.points {
+        for (deal, gets) in gets.iter().enumerate() {
+            writeln!(csv, "\"{}\",{shards},{percent},{deal},{gets:.3}", contender.name())?;
+        }
+    }
+    std::fs::write(path("results/shards.csv"), csv)?;
+    let mut csv = "filters,shards,own_missed_percent,ours_missed_percent\n".to_owned();
+    for DealtPoint { filters, shards, missed: [own, ours] } in &results.shards.dealt {
+        writeln!(csv, "{filters},{shards},{own:.2},{ours:.2}")?;
+    }
+    Ok(std::fs::write(path("results/dealt.csv"), csv)?)
 }
 
 /// Returns the path of one sweep's chart, relative to the package's folder.
@@ -112,7 +130,7 @@ fn style(contender: Contender) -> Style {
     let (colour, mark, width) = match contender {
         Contender::Ribbon => (Colour::BLUE, Mark::Disc, 3),
         Contender::BuiltIn => (Colour::RED, Mark::Square, 3),
-        Contender::RibbonTen => (Colour::GREEN, Mark::Diamond, 1),
+        Contender::RibbonTen | Contender::RibbonTwo | Contender::RibbonFour => (Colour::GREEN, Mark::Diamond, 1),
         Contender::Bloom => (Colour::AMBER, Mark::Triangle, 1),
         Contender::None => (Colour::GREY, Mark::Ring, 1),
     };

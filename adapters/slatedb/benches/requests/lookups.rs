@@ -22,7 +22,14 @@ use crate::store::Store;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MetaCache {
     None,
+    /// In one shard.
     Bytes(u64),
+    Sharded {
+        bytes: u64,
+        shards: usize,
+        /// Part of each entry's key: another one deals the same filters to other shards.
+        scope: u64,
+    },
 }
 
 impl MetaCache {
@@ -80,13 +87,14 @@ impl Session {
     pub(crate) async fn open(store: &Store, contender: Contender, cache: MetaCache) -> Result<Self, AnyError> {
         let recorder = Arc::new(DefaultMetricsRecorder::new());
         let mut builder = store.builder(contender)?.with_metrics_recorder(recorder.clone());
-        let cache = match cache {
-            MetaCache::None => None,
-            MetaCache::Bytes(bytes) => Some(meta_cache(bytes)?),
+        let (cache, scope) = match cache {
+            MetaCache::None => (None, 0),
+            MetaCache::Bytes(bytes) => (Some(meta_cache(bytes, 1)?), 0),
+            MetaCache::Sharded { bytes, shards, scope } => (Some(meta_cache(bytes, shards)?), scope),
         };
         if let Some(cache) = &cache {
             let meta = Arc::new(FoyerCache::new_with_cache(cache.clone()));
-            builder = builder.with_db_cache(Arc::new(SplitCache::new().with_meta_cache(Some(meta)).build()), 0);
+            builder = builder.with_db_cache(Arc::new(SplitCache::new().with_meta_cache(Some(meta)).build()), scope);
         }
         let db = Box::pin(builder.build()).await?;
         let session = Self { db, objects: Arc::clone(&store.objects), recorder, cache };
@@ -223,8 +231,8 @@ impl Session {
     }
 }
 
-/// Returns a `FoyerCache` with one shard, because several would each have a separate cliff.
-fn meta_cache(bytes: u64) -> Result<Cache<CachedKey, CachedEntry>, AnyError> {
-    let weighed = CacheBuilder::new(usize::try_from(bytes)?).with_shards(1);
+/// Returns the cache of a `FoyerCache`, as SlateDB makes it.
+fn meta_cache(bytes: u64, shards: usize) -> Result<Cache<CachedKey, CachedEntry>, AnyError> {
+    let weighed = CacheBuilder::new(usize::try_from(bytes)?).with_shards(shards);
     Ok(weighed.with_weighter(|_, entry: &CachedEntry| entry.size()).build())
 }

@@ -1,7 +1,7 @@
 //! Measures the value of filters in SlateDB: requests to the object store, counted and never timed.
 //!
-//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges`
-//! only their parts on range scans. With `-- --quick`, or by `cargo test`, it measures a smaller store, asserts the
+//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges` or
+//! `-- --shards` only their parts on range scans, or on caches of several shards. With `-- --quick`, or by `cargo test`, it measures a smaller store, asserts the
 //! page's promises, and writes nothing. Seeds are fixed, so each run has the same counts.
 
 mod contenders;
@@ -13,6 +13,7 @@ mod lookups;
 mod page;
 mod promises;
 mod ranges;
+mod shards;
 mod store;
 
 use std::error::Error;
@@ -30,6 +31,11 @@ fn main() -> Result<(), AnyError> {
         promises::check_ranges(&results.ranges);
         files::write_ranges(&results)?;
         page::write_ranges(&results)
+    } else if is_full && has("--shards") {
+        let results = runtime.block_on(experiments::shards_alone())?;
+        promises::check_shards(&results.shards);
+        files::write_shards(&results)?;
+        page::write_shards(&results)
     } else if is_full {
         let results = runtime.block_on(experiments::full())?;
         promises::check(&results);

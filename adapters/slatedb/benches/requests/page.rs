@@ -11,6 +11,7 @@ use crate::files::{chart_file, path};
 use crate::keys::Skew;
 use crate::lookups::Outcome;
 use crate::ranges::{RangeScans, Workload};
+use crate::shards::{DEALT_FILTERS, DEALT_PERCENT, DEALT_SHARDS, DealtPoint, MANY};
 use crate::store::Layout;
 
 /// The four sweeps, from the one with the sharpest edge on.
@@ -27,6 +28,7 @@ const SHOWN_PERCENTS: [u64; 10] = [20, 50, 70, 75, 80, 90, 100, 110, 130, 200];
 pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
     let sections = [
         head(results)?,
+        shards(results)?,
         windows(results)?,
         explanation(results)?,
         sweeps(results)?,
@@ -41,24 +43,43 @@ pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
     Ok(std::fs::write(path("RESULTS.md"), sections.join("\n"))?)
 }
 
-/// Replaces the section of range scans on the page, and leaves the rest unchanged.
 pub(crate) fn write_ranges(results: &Results) -> Result<(), AnyError> {
+    replace(RANGES_HEADING, &ranges(results)?)
+}
+
+pub(crate) fn write_shards(results: &Results) -> Result<(), AnyError> {
+    replace(SHARDS_HEADING, &shards(results)?)
+}
+
+/// Replaces a section of the page, and leaves the rest unchanged.
+fn replace(heading: &str, section: &str) -> Result<(), AnyError> {
     let page = std::fs::read_to_string(path("RESULTS.md"))?;
-    let (before, rest) = page.split_once(RANGES_HEADING).ok_or("no section of range scans on the page")?;
-    let (_, after) = rest.split_once("\n## ").ok_or("no section after that of range scans")?;
-    Ok(std::fs::write(path("RESULTS.md"), format!("{before}{}\n## {after}", ranges(results)?))?)
+    let (before, rest) = page.split_once(heading).ok_or_else(|| format!("no {heading}"))?;
+    let (_, after) = rest.split_once("\n## ").ok_or_else(|| format!("no section after {heading}"))?;
+    Ok(std::fs::write(path("RESULTS.md"), format!("{before}{section}\n## {after}"))?)
 }
 
 const RANGES_HEADING: &str = "## Range scans\n";
+
+const SHARDS_HEADING: &str = "## Shards\n";
 
 fn head(results: &Results) -> Result<String, AnyError> {
     let mut page = format!(
         "# SlateDB: requests to the object store, with each filter\n\n\
          SlateDB keeps filters and indexes in one metadata cache. Our Ribbon filters have the false positive rate of its own\n\
          Bloom filters and take {} % of their space in it. A cache between the two sizes holds all of our filters, but not all\n\
-         of SlateDB's. With a cache of {BETWEEN_PERCENT} % of what SlateDB's own filters take, 1,000 lookups of absent keys cost:\n\n\
+         of SlateDB's.\n\n\
+         **By default, SlateDB's cache has one shard for each core, and saves less.** GETs per absent lookup over {} overlapping\n\
+         SSTs, with a cache of {BETWEEN_PERCENT} % of what SlateDB's own filters take: {:.1} with SlateDB's Bloom and {:.1} with our Ribbon in one\n\
+         shard, but {:.1} and {:.1} in {MANY} shards. [Shards](#shards) has the other sizes, and what to configure. All other sections are about\n\
+         a cache of one shard, in which 1,000 lookups of absent keys cost at {BETWEEN_PERCENT} %:\n\n\
          | GET requests per 1,000 absent lookups | no filter | SlateDB's Bloom | our Ribbon | |\n|---|--:|--:|--:|--:|\n",
         percent_text(charge_share(results, Layout::L0, Contender::Ribbon)?),
+        results.ssts,
+        sharded(results, Contender::BuiltIn, 1, BETWEEN_PERCENT)?,
+        sharded(results, Contender::Ribbon, 1, BETWEEN_PERCENT)?,
+        sharded(results, Contender::BuiltIn, MANY, BETWEEN_PERCENT)?,
+        sharded(results, Contender::Ribbon, MANY, BETWEEN_PERCENT)?,
     );
     for (layout, skew, name) in WORKLOADS {
         let gets = |contender| -> Result<f64, AnyError> {
@@ -73,17 +94,107 @@ fn head(results: &Results) -> Result<String, AnyError> {
         "\n![64 overlapping SSTs, uniform lookups]({})\n\n![four sorted runs, Zipf lookups]({})\n\n\
          All figures are counts of requests, not times: `cargo bench` writes this page and every figure on it ([how](#how-it-is-counted)).\n\
          [Where our filters do not win](#where-our-filters-do-not-win) is below. SlateDB's metadata cache has 128 MiB by default: as long as\n\
-         all filters and indexes of a store fit into it, smaller filters save nothing.",
+         all filters and indexes of a store fit into it, with room to spare in each shard, smaller filters save nothing.",
         chart_file(Layout::L0, Skew::Uniform),
         chart_file(Layout::Runs, Skew::Zipf),
     )?;
     Ok(page)
 }
 
+/// The numbers of shards in the table of lookups.
+const SHARDS: [usize; 4] = [1, 2, MANY, 16];
+
+/// The sizes in the tables of several shards.
+const SHARD_PERCENTS: [u64; 5] = [75, BETWEEN_PERCENT, 95, 110, 130];
+
+/// The filters of a shard with which hardly any shard is too small if all filters take five sixths of the cache.
+const FILTERS_OF_SHARD: usize = 256;
+
+/// GETs per absent lookup in a cache of several shards, on average over all deals.
+fn sharded(results: &Results, contender: Contender, shards: usize, percent: u64) -> Result<f64, AnyError> {
+    let point = results.shards.find(contender, shards, percent);
+    Ok(point.ok_or_else(|| format!("no cache of {percent} % in {shards} shards was measured"))?.mean())
+}
+
+/// The first two lines of a table with a column for each number of shards.
+fn head_of_shards(first: &str, shards: &[usize]) -> String {
+    let titles: Vec<_> = shards.iter().map(|&one| format!("{one} shard{}", if one == 1 { "" } else { "s" })).collect();
+    format!("| {first} | {} |\n|---|{}\n", titles.join(" | "), "--:|".repeat(shards.len()))
+}
+
+fn shards(results: &Results) -> Result<String, AnyError> {
+    let mut page = format!(
+        "{SHARDS_HEADING}\n\
+         `FoyerCacheOptions::default()` makes one shard for each core. A shard has an equal part of the bytes, and the filters\n\
+         that a hash assigns to it: of 64 filters in {MANY} shards, one shard may get four and another 13. A shard that is too\n\
+         small for its filters misses every one of them. GETs per absent lookup over the 64 overlapping SSTs, SlateDB's Bloom /\n\
+         our Ribbon, averaged over 10 assignments:\n\n{}",
+        head_of_shards("cache, % of SlateDB's filters", &SHARDS),
+    );
+    for percent in SHARD_PERCENTS {
+        write!(page, "| {percent} |")?;
+        for count in SHARDS {
+            let gets = |contender| sharded(results, contender, count, percent);
+            write!(page, " {:.1} / {:.1} |", gets(Contender::BuiltIn)?, gets(Contender::Ribbon)?)?;
+        }
+        page.push('\n');
+    }
+    let point = results.shards.find(Contender::Ribbon, MANY, BETWEEN_PERCENT).ok_or("nothing was measured")?;
+    let (least, most) = point.range();
+    writeln!(
+        page,
+        "\nAssignments differ widely: with {MANY} shards and {BETWEEN_PERCENT} %, ours cost {least:.1} to {most:.1} GETs. The ids of SSTs are random, so the\n\
+         two tables of GETs in this section differ from run to run; nothing else on this page does. All counts are in\n\
+         [shards.csv](results/shards.csv).\n",
+    )?;
+    Ok(page + &dealt(results)? + &smaller(results)?)
+}
+
+fn dealt(results: &Results) -> Result<String, AnyError> {
+    let mut page = format!(
+        "**Configure at most one shard for every {FILTERS_OF_SHARD} filters in use.** With many filters per shard, all shards get nearly the\n\
+         same number. The next table has filters of one size in a `foyer` cache of {DEALT_PERCENT} % of the bytes of SlateDB's own, without\n\
+         an engine. Each is used once per round. Percent of uses that miss, SlateDB's Bloom / our Ribbon\n\
+         ([dealt.csv](results/dealt.csv)):\n\n{}",
+        head_of_shards("filters in use", &DEALT_SHARDS),
+    );
+    for filters in DEALT_FILTERS {
+        write!(page, "| {} |", grouped(filters as u64))?;
+        for count in DEALT_SHARDS {
+            let is_it = |one: &&DealtPoint| (one.filters, one.shards) == (filters, count);
+            let [own, ours] = results.shards.dealt.iter().find(is_it).ok_or("nothing was dealt")?.missed;
+            write!(page, " {own:.0} / {ours:.0} |")?;
+        }
+        page.push('\n');
+    }
+    Ok(page)
+}
+
+fn smaller(results: &Results) -> Result<String, AnyError> {
+    let contenders = [Contender::BuiltIn, Contender::Ribbon, Contender::RibbonTwo, Contender::RibbonFour];
+    let mut page = format!(
+        "\n**Or use smaller filters.** If the number of shards must stay, a higher rate leaves each shard more room, and costs a\n\
+         request for each additional false positive. GETs per absent lookup with {MANY} shards:\n\n\
+         | cache, % of SlateDB's filters | {} |\n|---|--:|--:|--:|--:|\n",
+        contenders.map(Contender::name).join(" | "),
+    );
+    for percent in SHARD_PERCENTS {
+        write!(page, "| {percent} |")?;
+        for contender in contenders {
+            write!(page, " {:.1} |", sharded(results, contender, MANY, percent)?)?;
+        }
+        page.push('\n');
+    }
+    page.push_str(
+        "\nOne shard does better than any of them. All threads then share one lock, whose cost is not measured here.\n",
+    );
+    Ok(page)
+}
+
 fn windows(results: &Results) -> Result<String, AnyError> {
     let mut page = "## The window\n\n\
          Cache sizes at which SlateDB's own filters cost a multiple of the requests of our Ribbon filters, in percent of what\n\
-         SlateDB's own filters take. The page claims nothing between measured sizes.\n\n\
+         SlateDB's own filters take, with one shard. The page claims nothing between measured sizes.\n\n\
          | | twice or more | five times or more | 20 times or more | most |\n|---|---|---|---|--:|\n"
         .to_owned();
     for (layout, skew, name) in WORKLOADS {
@@ -387,8 +498,8 @@ fn losses(results: &Results) -> Result<String, AnyError> {
          - **SSTs of a thousand keys.** Ours take {} % of what SlateDB's own take in the cache.\n\
          - **Present keys.** No filter saves reading the block: with all metadata cached, 1,000 lookups cost {} requests\n  \
            with SlateDB's own filters and {} with Ribbon.\n\
-         - **Not measured:** caches of several shards (each has a separate cliff, which rounds the whole), other eviction\n  \
-           policies, and several lookups or reads at a time.\n",
+         - **Caches of several shards** with fewer than {FILTERS_OF_SHARD} filters per shard: see [above](#shards).\n\
+         - **Not measured:** other eviction policies, and several lookups or reads at a time.\n",
         count(own.cold_absent.gets_per_thousand()),
         count(ribbon.cold_absent.gets_per_thousand()),
         megabytes(&own.cold_absent),
@@ -421,9 +532,9 @@ fn method(results: &Results) -> Result<String, AnyError> {
          cargo test --manifest-path adapters/Cargo.toml -p sstfilter-slatedb --bench requests   # short; asserts, and writes nothing\n\
          ```\n\n\
          The first command rewrites this page, the charts and the CSV files, and takes some minutes. Seeds are fixed and everything\n\
-         runs on one thread: each run writes the same files, bit for bit. Nothing depends on the machine or the optimization, so the\n\
-         profile is the one in which tests have already compiled the engine. With `-- --ranges` at its end, it rewrites only the\n\
-         section of range scans.\n\n\
+         runs on one thread: each run writes the same files, bit for bit, except for lookups in several shards. Nothing depends on\n\
+         the machine or the optimization, so the profile is the one in which tests have already compiled the engine. With\n\
+         `-- --ranges` or `-- --shards` at its end, it rewrites only the section of range scans, or of shards.\n\n\
          - **Engine.** SlateDB 0.18 with an object store in memory. A wrapper around it counts each GET when it is issued and sorts it\n  \
            by the sections of SSTs in the manifest. For absent keys, the benchmark asserts that SlateDB's own request counters agree.\n\
          - **Keys.** Records `name/number`, 20 for each of the 63,666 package names of Debian 12: {} keys with values of {VALUE_BYTES} bytes.\n  \

@@ -5,6 +5,7 @@ use crate::experiments::{BETWEEN_PERCENT, Measured, RECORDS, Results, Scans, Swe
 use crate::keys::{Form, Skew};
 use crate::lookups::Outcome;
 use crate::ranges::{RangeContender, RangeScans, Workload};
+use crate::shards::{MANY, ShardPoint, Shards};
 use crate::store::Layout;
 
 /// Panics at the first claim that does not hold.
@@ -12,6 +13,7 @@ pub(crate) fn check(results: &Results) {
     results.records.iter().chain(&results.names).for_each(check_arithmetic);
     results.scans.iter().for_each(check_scans);
     check_ranges(&results.ranges);
+    check_shards(&results.shards);
     for layout in [Layout::L0, Layout::Runs] {
         check_sizes(results, layout);
     }
@@ -66,6 +68,24 @@ pub(crate) fn check_ranges(scans: &[RangeScans]) {
             assert!(bytes(&one.cached) * times <= bytes(&none.cached), "{one:?}, {none:?}");
             assert!(one.cold.requests.all().gets * 100 <= none.cold.requests.all().gets * cold_percent, "{one:?}");
         }
+    }
+}
+
+/// With any number of shards ours cost fewer requests. One shard has the whole gain.
+pub(crate) fn check_shards(shards: &Shards) {
+    let mean = |contender, count, percent| shards.find(contender, count, percent).map_or(f64::NAN, ShardPoint::mean);
+    for point in shards.points.iter().filter(|point| point.contender == Contender::BuiltIn) {
+        let ours = mean(Contender::Ribbon, point.shards, point.percent);
+        assert!(ours < point.mean(), "{point:?}: {ours}");
+    }
+    let (one, many) = (mean(Contender::Ribbon, 1, BETWEEN_PERCENT), mean(Contender::Ribbon, MANY, BETWEEN_PERCENT));
+    assert!(one * 5.0 < many, "{one} GETs per lookup with one shard, {many} with {MANY}");
+    let two = mean(Contender::RibbonTwo, MANY, BETWEEN_PERCENT);
+    // If filters are dealt to shards in few ways, all of them may be unlucky.
+    let are_few = shards.points.iter().all(|point| point.gets.len() < 10);
+    assert!(are_few || two < many, "{two} GETs per lookup with filters of 2 %, {many} with those of the built-in rate");
+    for point in &shards.dealt {
+        assert!(point.missed[1] <= point.missed[0], "{point:?}");
     }
 }
 

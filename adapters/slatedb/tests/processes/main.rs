@@ -1,6 +1,6 @@
-//! A compactor that is killed leaves SSTs that no manifest names, and a claim on a compaction that no process works on. A
-//! new compactor must take over both. If it used an unfinished SST, or if a filter of the old SSTs answered for the new
-//! ones, keys would be lost: later, and in no test that runs in one process.
+//! A compactor that is killed leaves SSTs that no manifest names, and a claim on a compaction that no process works on.
+//! A new compactor must take over both. If it used an unfinished SST, or if a filter of the old SSTs answered for the
+//! new ones, keys would be lost: later, and in no test that runs in one process.
 //!
 //! A writer, compactors and readers are processes that share a store on a local disk. Each is this program again.
 //! SIGKILL ends them at known steps. Afterwards each acknowledged key must be found, and absent keys must cost exactly
