@@ -8,7 +8,7 @@ use slatedb::db_cache::SplitCache;
 use slatedb::db_cache::foyer::{FoyerCache, FoyerCacheOptions};
 use slatedb::db_stats::{SST_FILTER_FALSE_POSITIVE_COUNT, SST_FILTER_NEGATIVE_COUNT, SST_FILTER_POSITIVE_COUNT};
 use slatedb::instrumented_object_store_stats::REQUEST_COUNT;
-use slatedb::manifest::SsTableView;
+use slatedb::manifest::{SortedRun, SsTableView};
 use slatedb::{DbReader, DbReaderMode, VersionedManifest};
 use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 
@@ -47,7 +47,7 @@ pub(crate) async fn manifest(store: &Arc<Disk>) -> Result<VersionedManifest> {
 
 /// Returns all SSTs of a manifest.
 pub(crate) fn ssts(manifest: &VersionedManifest) -> impl Iterator<Item = &SsTableView> {
-    manifest.l0().iter().chain(manifest.compacted().iter().flat_map(|run| run.sst_views()))
+    manifest.l0().iter().chain(manifest.compacted().iter().flat_map(SortedRun::sst_views))
 }
 
 /// Looks up absent keys in a reader with `policy`, and then all keys of the first batches. Returns the false positives.
