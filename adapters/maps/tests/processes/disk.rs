@@ -19,6 +19,9 @@ use crate::object_store::{
 };
 use crate::process::say;
 
+/// An object that was read, and the range of bytes.
+pub(crate) type Read = (Path, Option<Range<u64>>);
+
 #[derive(Debug)]
 pub(crate) struct Disk {
     objects: LocalFileSystem,
@@ -26,7 +29,7 @@ pub(crate) struct Disk {
     /// replacement is an error.
     lock: Option<PathBuf>,
     stop: Mutex<Option<Stop>>,
-    reads: Mutex<Vec<(Path, Option<Range<u64>>)>>,
+    reads: Mutex<Vec<Read>>,
 }
 
 /// Where the process stops.
@@ -62,8 +65,8 @@ impl Disk {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
     }
 
-    /// Returns the reads since the last call, with their ranges.
-    pub(crate) fn take_reads(&self) -> Vec<(Path, Option<Range<u64>>)> {
+    /// Returns the reads since the last call.
+    pub(crate) fn take_reads(&self) -> Vec<Read> {
         std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
