@@ -72,7 +72,7 @@ impl fmt::Display for Error {
             Self::NoFiles => write!(
                 f,
                 "expected a map of one file or more, got one of writes, or one to which nothing was added: this package \
-                 keeps maps of files only, and maps of writes belong into the manifest of their store"
+                 keeps maps of files only, and maps of writes belong in the manifest of their store"
             ),
             Self::PrefixBits { expected, got } => write!(
                 f,
