@@ -90,7 +90,7 @@ const FULL: Extent = Extent {
     cached: 4_000,
     scans: 500,
     sensors: 1_000,
-    shards: ShardExtent { shards: &[1, 2, MANY, 16], percents: &[75, BETWEEN_PERCENT, 95, 110, 130], deals: 10 },
+    shards: ShardExtent { shards: &[1, 2, MANY, 16], percents: &[75, BETWEEN_PERCENT, 95, 110, 130], deals: 40 },
 };
 
 const QUICK: Extent = Extent {

@@ -123,12 +123,14 @@ fn head_of_shards(first: &str, shards: &[usize]) -> String {
 }
 
 fn shards(results: &Results) -> Result<String, AnyError> {
+    let point = results.shards.find(Contender::Ribbon, MANY, BETWEEN_PERCENT).ok_or("nothing was measured")?;
     let mut page = format!(
         "{SHARDS_HEADING}\n\
          `FoyerCacheOptions::default()` makes one shard for each core. A shard has an equal part of the bytes, and the filters\n\
          that a hash assigns to it: of 64 filters in {MANY} shards, one shard may get four and another 13. A shard that is too\n\
          small for its filters misses every one of them. GETs per absent lookup over the 64 overlapping SSTs, SlateDB's Bloom /\n\
-         our Ribbon, averaged over 10 assignments:\n\n{}",
+         our Ribbon, averaged over {} assignments:\n\n{}",
+        point.gets.len(),
         head_of_shards("cache, % of SlateDB's filters", &SHARDS),
     );
     for percent in SHARD_PERCENTS {
@@ -139,7 +141,6 @@ fn shards(results: &Results) -> Result<String, AnyError> {
         }
         page.push('\n');
     }
-    let point = results.shards.find(Contender::Ribbon, MANY, BETWEEN_PERCENT).ok_or("nothing was measured")?;
     let (least, most) = point.range();
     writeln!(
         page,

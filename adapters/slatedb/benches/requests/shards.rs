@@ -88,7 +88,7 @@ pub(crate) async fn measure(keys: &KeySet, extent: ShardExtent) -> Result<Shards
         for shards in DEALT_SHARDS {
             let missed = [0, 1].map(|contender| {
                 let share = charges[contender] as f64 / charges[0] as f64;
-                missed(filters, shards, share, extent.deals)
+                missed(filters, shards, share, extent.deals.min(20))
             });
             all.dealt.push(DealtPoint { filters, shards, missed });
         }
@@ -104,8 +104,6 @@ fn missed(filters: usize, shards: usize, share: f64, deals: u64) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares are near 1")]
     let weight = (OWN as f64 * share) as usize;
     let mut missed = 0;
-    // Without an engine, twice as many take no time.
-    let deals = 2 * deals;
     for deal in 0..deals {
         let cache: Cache<(u64, usize), ()> = CacheBuilder::new(OWN * filters * DEALT_PERCENT / 100)
             .with_shards(shards)
