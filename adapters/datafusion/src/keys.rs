@@ -61,20 +61,19 @@ fn logical(data_type: &DataType) -> &DataType {
     }
 }
 
-/// Returns the keys of the literals of a query for a column of type `column`; `None` if one has none.
-pub(crate) fn keys_of<'a>(
-    literals: impl IntoIterator<Item = &'a ScalarValue>,
-    column: &DataType,
-) -> Option<Vec<Vec<u8>>> {
-    let mut keys = Vec::new();
-    for literal in literals {
-        // Equality across types has rules of its own, such as casts. No comparison with NULL is true.
-        if logical(&literal.data_type()) != logical(column) || literal.is_null() {
-            return None;
-        }
-        for_each_key(&literal.to_array().ok()?, |_, key| keys.extend(key.map(<[u8]>::to_vec))).ok()?;
+/// Whether equal values of two types have equal keys.
+pub(crate) fn has_same_keys(one: &DataType, other: &DataType) -> bool {
+    encoding("", one).is_ok_and(|one| encoding("", other).is_ok_and(|other| one == other))
+}
+
+/// Returns the key of a literal of a query for a column of type `column`. NULL has none, nor has a value of a type to
+/// which the engine compares by other rules, such as casts.
+pub(crate) fn key_of(literal: &ScalarValue, column: &DataType) -> Option<Vec<u8>> {
+    let mut found = None;
+    if has_same_keys(&literal.data_type(), column) {
+        for_each_key(&literal.to_array().ok()?, |_, key| found = key.map(<[u8]>::to_vec)).ok()?;
     }
-    Some(keys)
+    found
 }
 
 /// Calls `visit` with each row and its key; NULL has none. The values of files and the literals of queries go through

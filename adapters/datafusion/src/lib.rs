@@ -34,7 +34,9 @@ mod file;
 mod functions;
 mod keys;
 mod refresh;
+mod source;
 mod table;
+mod wanted;
 
 pub use file::TableFile;
 pub use functions::map_part;

@@ -4,26 +4,33 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, ScalarValue, ToDFSchema, plan_err, project_schema};
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, ScalarValue, Statistics, ToDFSchema, plan_err};
 use datafusion::config::TableParquetOptions;
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::empty::EmptyExec;
 use sstfilter::FileId;
 use sstfilter_map_store::{Cuts, MapReader, Snapshot};
 
 use crate::file::TableFile;
-use crate::keys::{encoding, keys_of};
+use crate::keys::encoding;
+use crate::source::{MappedSource, Position, Scan};
+use crate::wanted::Wanted;
 
 /// Parquet files of one schema on an object store, with any number of file maps.
 ///
@@ -33,17 +40,17 @@ pub struct MappedTable {
     schema: TableSchema,
     pub(crate) url: ObjectStoreUrl,
     files: Vec<TableFile>,
-    maps: Vec<ColumnMaps>,
+    maps: Vec<Arc<ColumnMaps>>,
     /// Bytes of a file's end that are read first, if not as many as the session says.
     footer_bytes: Option<usize>,
     counts: Mutex<Counts>,
 }
 
 /// The maps of a column's values.
-struct ColumnMaps {
-    column: String,
-    data_type: DataType,
-    snapshot: Snapshot,
+pub(crate) struct ColumnMaps {
+    pub(crate) column: String,
+    pub(crate) data_type: DataType,
+    pub(crate) snapshot: Snapshot,
 }
 
 /// Bytes of a file's end that [`MappedTable::keys`] reads first: enough for the footer of a small file. By default, the
@@ -90,7 +97,7 @@ impl MappedTable {
         let data_type = self.data_type(column)?;
         let ids = self.files.iter().map(|file| file.id(&self.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
         let snapshot = reader.snapshot(&ids, Cuts::All).await;
-        self.maps.push(ColumnMaps { column: column.to_owned(), data_type, snapshot });
+        self.maps.push(Arc::new(ColumnMaps { column: column.to_owned(), data_type, snapshot }));
         Ok(self)
     }
 
@@ -137,43 +144,54 @@ impl MappedTable {
     ///
     /// None of maps, which only leave out files. The engine cannot plan with the table's columns.
     pub async fn files_for(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&TableFile>> {
-        let mut is_searched = vec![true; self.files.len()];
+        let (is_planned, _) = self.plan(state, filters).await?;
+        Ok(self.files.iter().zip(is_planned).filter_map(|(file, is_planned)| is_planned.then_some(file)).collect())
+    }
+
+    /// Returns for each file whether a scan plans it, and the number of files that maps excluded.
+    async fn plan(&self, state: &dyn Session, filters: &[Expr]) -> Result<(Vec<bool>, usize)> {
+        let mut is_planned = vec![true; self.files.len()];
         let schema = self.schema().to_dfschema()?;
-        for filter in filters.iter().filter(|_| !self.maps.is_empty()) {
-            // The engine may still plan a filter above the scan that cannot be planned here.
-            let Ok(predicate) = state.create_physical_expr(filter.clone(), &schema) else { continue };
-            for guarantee in LiteralGuarantee::analyze(&predicate) {
-                for map in self.maps.iter().filter(|map| map.column == guarantee.column.name) {
-                    if map.exclude(&guarantee, &mut is_searched).await {
-                        self.count(|all| all.map_answers += 1);
-                    }
-                }
-            }
+        // The engine may still plan a filter above the scan that cannot be planned here.
+        let planned = filters.iter().filter_map(|filter| state.create_physical_expr(filter.clone(), &schema).ok());
+        let mut wanted = Wanted::default();
+        for filter in planned {
+            self.retain_partitions(&filter, &mut is_planned);
+            wanted = wanted.and(Wanted::of(&filter, &self.maps));
         }
-        let files: Vec<_> =
-            self.files.iter().zip(&is_searched).filter_map(|(file, is_searched)| is_searched.then_some(file)).collect();
+        let count = |is_planned: &[bool]| is_planned.iter().filter(|is_planned| **is_planned).count();
+        let in_partitions = count(&is_planned);
+        let map_answers = wanted.retain(&self.maps, &mut is_planned, in_partitions).await;
+        let files = count(&is_planned);
         self.count(|all| {
             all.scans += 1;
-            all.planned_files += files.len() as u64;
-            all.skipped_files += (self.files.len() - files.len()) as u64;
+            all.map_answers += map_answers;
+            all.planned_files += files as u64;
+            all.skipped_files += (in_partitions - files) as u64;
         });
-        Ok(files)
+        Ok((is_planned, in_partitions - files))
     }
-}
 
-impl ColumnMaps {
-    /// Clears the marks of files that cannot have one of the values that the column must have. Returns whether maps were
-    /// asked.
-    async fn exclude(&self, guarantee: &LiteralGuarantee, is_searched: &mut [bool]) -> bool {
-        let (Guarantee::In, Some(keys)) = (guarantee.guarantee, keys_of(&guarantee.literals, &self.data_type)) else {
-            return false;
+    /// Clears the marks of files whose values of partition columns make a filter false.
+    fn retain_partitions(&self, filter: &Arc<dyn PhysicalExpr>, is_planned: &mut [bool]) {
+        let columns = self.schema.table_partition_cols();
+        let used = collect_columns(filter);
+        let is_of_partition = |used: &Column| columns.iter().any(|column| column.name() == used.name());
+        if used.is_empty() || !used.iter().all(is_of_partition) || is_volatile(filter) {
+            return;
+        }
+        let values = (0..columns.len())
+            .map(|at| ScalarValue::iter_to_array(self.files.iter().map(|file| file.partition[at].clone())));
+        let evaluate = || {
+            let schema = Arc::new(Schema::new(columns.clone()));
+            let filter = reassign_expr_columns(Arc::clone(filter), &schema)?;
+            let batch = RecordBatch::try_new(schema, values.collect::<Result<_>>()?)?;
+            filter.evaluate(&batch)?.into_array(batch.num_rows())
         };
-        let hashes: Vec<_> = keys.iter().map(|key| self.snapshot.hash(key)).collect();
-        // Each page is a request, and so is each file.
-        let covered = is_searched.len() - self.snapshot.uncovered().len();
-        let Some(is_candidate) = self.snapshot.candidates_of_any(&hashes, covered).await else { return false };
-        is_searched.iter_mut().zip(is_candidate).for_each(|(is_searched, is_candidate)| *is_searched &= is_candidate);
-        true
+        // A filter that fails here fails above the scan, if it has rows.
+        let Ok(is_true) = evaluate() else { return };
+        let Some(is_true) = is_true.as_boolean_opt() else { return };
+        is_planned.iter_mut().zip(is_true).for_each(|(is_planned, is_true)| *is_planned &= is_true == Some(true));
     }
 }
 
@@ -213,28 +231,38 @@ impl TableProvider for MappedTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = self.files_for(state, filters).await?;
-        if files.is_empty() {
-            // The engine cannot sort a scan that has no partition.
-            return Ok(Arc::new(EmptyExec::new(project_schema(&self.schema(), projection)?)));
-        }
-        let planned = |file: &TableFile| {
-            let planned = PartitionedFile::from(file.meta.clone());
+        let (is_planned, excluded) = self.plan(state, filters).await?;
+        let planned = |(position, file): (usize, &TableFile)| {
+            let planned = PartitionedFile::from(file.meta.clone()).with_extension(Position(position));
             let metadata_size_hint = self.footer_bytes.or(planned.metadata_size_hint);
             PartitionedFile { partition_values: file.partition.clone(), metadata_size_hint, ..planned }
         };
-        let groups = FileGroup::new(files.into_iter().map(planned).collect());
-        let groups = groups.split_files(state.config().target_partitions());
+        let files = self.files.iter().enumerate().filter(|(position, _)| is_planned[*position]);
+        let files = FileGroup::new(files.map(planned).collect());
+        // A join builds from its smaller side, if it can tell, and then this table is the one that skips files.
+        let bytes = usize::try_from(files.iter().map(|file| file.object_meta.size).sum::<u64>());
+        let total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
+        let statistics = Statistics { total_byte_size, ..Statistics::new_unknown(&self.schema()) };
+        let scan = Scan { maps: self.maps.clone(), files: self.files.len(), planned: files.len(), excluded };
+        // A scan without files has one partition: the engine cannot sort one that has none.
+        let groups = if files.is_empty() { vec![files] } else { files.split_files(state.config().target_partitions()) };
         let source = Arc::new(ParquetSource::new(self.schema.clone()));
         let config = FileScanConfigBuilder::new(self.url.clone(), source)
             .with_file_groups(groups)
             .with_projection_indices(projection.cloned())?
             .with_limit(limit)
+            .with_statistics(statistics)
             .build();
         let global = state.config_options().execution.parquet.clone();
         let options = TableParquetOptions { global, ..TableParquetOptions::default() };
         // The format's own plan, because it caches the metadata of files in the session.
-        ParquetFormat::default().with_options(options).create_physical_plan(state, config).await
+        let plan = ParquetFormat::default().with_options(options).create_physical_plan(state, config).await?;
+        let source = plan.downcast_ref::<DataSourceExec>().and_then(|plan| plan.data_source().downcast_ref());
+        let Some(config) = source.filter(|_| !self.maps.is_empty()) else { return Ok(plan) };
+        let config: &FileScanConfig = config;
+        let source = MappedSource::new(Arc::clone(config.file_source()), Arc::new(scan));
+        let config = FileScanConfigBuilder::from(config.clone()).with_source(Arc::new(source)).build();
+        Ok(DataSourceExec::from_data_source(config))
     }
 }
 
@@ -246,7 +274,8 @@ pub struct Counts {
     pub scans: u64,
     /// Files that these scans read, or prune by their own metadata.
     pub planned_files: u64,
-    /// Files that maps excluded.
+    /// Files that maps excluded when a scan was planned. Joins exclude more while they run, which `EXPLAIN ANALYZE`
+    /// counts.
     pub skipped_files: u64,
     /// Questions to the maps of a column. None is counted if the filter names no values, or if they need more pages
     /// than there are covered files. [`MapReader::statistics`] counts requests and failures.

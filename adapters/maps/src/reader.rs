@@ -1,6 +1,7 @@
 //! Looks keys up: which of an engine's files may have a key.
 
 use std::collections::HashMap;
+use std::iter::repeat_n;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
@@ -199,17 +200,20 @@ impl Snapshot {
         }
     }
 
-    /// Returns for each file, by its position, whether it may have one of several keys; `None` if that needs more than
-    /// `max_pages` pages of maps, of which none is then read.
-    pub async fn candidates_of_any(&self, hashes: &[KeyHash], max_pages: usize) -> Option<Vec<bool>> {
-        let pages = self.asked().map(|(judge, _)| Lookups::new(judge.map(), hashes).reads().len()).sum::<usize>();
+    /// Returns for each set of keys whether each file, by its position, may have one of them; `None` if that needs more
+    /// than `max_pages` pages of maps, of which none is then read. Reads a page that several keys need once.
+    pub async fn candidates_of_sets(&self, sets: &[Vec<KeyHash>], max_pages: usize) -> Option<Vec<Vec<bool>>> {
+        let hashes = sets.concat();
+        let pages = self.asked().map(|(judge, _)| Lookups::new(judge.map(), &hashes).reads().len()).sum::<usize>();
         if pages > max_pages {
             return None;
         }
-        let mut is_candidate = vec![false; self.files];
-        self.uncovered().iter().for_each(|&position| is_candidate[position] = true);
-        self.visit(hashes, |_, position| is_candidate[position] = true).await;
-        Some(is_candidate)
+        let mut is_uncovered = vec![false; self.files];
+        self.uncovered().iter().for_each(|&position| is_uncovered[position] = true);
+        let mut answers = vec![is_uncovered; sets.len()];
+        let set_of: Vec<_> = sets.iter().enumerate().flat_map(|(at, set)| repeat_n(at, set.len())).collect();
+        self.visit(&hashes, |key, position| answers[set_of[key]][position] = true).await;
+        Some(answers)
     }
 
     /// Returns the hash of a key, as the maps have it.

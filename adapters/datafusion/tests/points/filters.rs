@@ -1,10 +1,22 @@
 //! A query lost rows because its filter was true for rows without one of the literals.
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::prelude::{Expr, cast, col, lit};
+use std::sync::Arc;
 
-use crate::fixture::{Fixture, texts};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::TableProvider;
+use datafusion::common::{ScalarValue, ToDFSchema};
+use datafusion::logical_expr::{Operator, binary_expr};
+use datafusion::prelude::{Expr, cast, col, lit, when};
+use fastrand::Rng;
+use sstfilter_datafusion::{RefreshOptions, refresh_map};
+
+use crate::fixture::{Fixture, path, texts};
+
+/// Predicates of the random test; a hundred thousand with `SSTFILTER_LONG`.
+fn predicates() -> usize {
+    if std::env::var_os("SSTFILTER_LONG").is_some() { 100_000 } else { 5_000 }
+}
 
 async fn fixture() -> Fixture {
     let fixture = Fixture::new();
@@ -24,6 +36,7 @@ async fn filters_that_name_values_skip_files() {
     let fixture = fixture().await;
     let id = || col("id");
     let is = |text: &str| col("id").eq(lit(text));
+    let unknown = || lit(ScalarValue::Boolean(None));
     let filters = [
         (is("a"), 1),
         (lit("b").eq(id()), 1),
@@ -42,6 +55,15 @@ async fn filters_that_name_values_skip_files() {
         // Longer lists are not rewritten to comparisons.
         (id().in_list(["a", "kiwi", "fig", "date", "lime"].map(lit).to_vec(), false), 1),
         (is("kiwi"), 0),
+        (id().in_list(vec![lit("a"), null()], false), 1),
+        (is("a").or(unknown()), 1),
+        (is("a").and(unknown()), 0),
+        (binary_expr(id(), Operator::IsNotDistinctFrom, lit("a")), 1),
+        (is("a").is_true(), 1),
+        (when(col("amount").gt(lit(0_i64)), is("a")).otherwise(is("b")).unwrap(), 2),
+        (when(is("a"), lit(true)).end().unwrap(), 1),
+        // Equal values of both files, without a map of the amount.
+        (is("a").and(col("amount").eq(lit(0_i64))).or(is("kiwi").and(col("amount").eq(lit(1_i64)))), 1),
     ];
     for (filter, files) in filters {
         let (_, counts) = fixture.check(filter.clone()).await;
@@ -74,7 +96,12 @@ async fn filters_that_are_true_for_other_values_skip_none() {
         id().eq(lit("a")).is_not_true(),
         id().eq(id()),
         id().eq(cast(col("amount"), DataType::Utf8)),
-        id().in_list(vec![lit("a"), null()], false),
+        binary_expr(id(), Operator::IsNotDistinctFrom, null()),
+        binary_expr(id(), Operator::IsDistinctFrom, lit("a")),
+        !id().in_list(vec![lit("a"), null()], false),
+        id().eq(lit("a")).is_unknown(),
+        id().eq(lit("a")).is_not_false(),
+        when(id().eq(lit("a")), lit(false)).otherwise(lit(true)).unwrap(),
         id().in_list(vec![lit("a"), cast(col("amount"), DataType::Utf8)], false),
         col("amount").eq(lit(1_i64)),
         lit(true),
@@ -84,6 +111,71 @@ async fn filters_that_are_true_for_other_values_skip_none() {
     }
     assert_eq!(fixture.check(id().not_eq(lit("a"))).await.1.skipped_files, 0);
     assert_eq!(fixture.check(col("amount").eq(lit(1_i64))).await.1.map_reads, 0);
+}
+
+/// A predicate of up to four levels, of columns with a map and without.
+fn random_predicate(random: &mut Rng, depth: usize) -> Expr {
+    let number =
+        |random: &mut Rng| if random.u8(..9) == 0 { ScalarValue::Int64(None) } else { random.i64(..60).into() };
+    let column = |random: &mut Rng| col(["id", "amount", "other"][random.usize(..3)]);
+    let part = |random: &mut Rng| random_predicate(random, depth - 1);
+    match random.u8(..if depth == 0 { 6 } else { 14 }) {
+        0 | 1 => column(random).eq(lit(number(random))),
+        2 => column(random).in_list((0..4).map(|_| lit(number(random))).collect(), random.u8(..4) == 0),
+        3 => {
+            let operators = [Operator::NotEq, Operator::Lt, Operator::IsNotDistinctFrom, Operator::IsDistinctFrom];
+            binary_expr(column(random), operators[random.usize(..4)], lit(number(random)))
+        }
+        4 => column(random).is_null(),
+        5 => lit([ScalarValue::Boolean(None), true.into(), false.into()][random.usize(..3)].clone()),
+        6..=8 => part(random).and(part(random)),
+        9 | 10 => part(random).or(part(random)),
+        11 => !part(random),
+        12 => [Expr::is_true, Expr::is_false, Expr::is_not_true, Expr::is_unknown][random.usize(..4)](part(random)),
+        _ => when(part(random), part(random)).otherwise(part(random)).unwrap(),
+    }
+}
+
+/// Plain evaluation of the rows of each file is what its place in the plan must agree with.
+#[tokio::test]
+async fn no_file_with_a_row_is_excluded_by_a_random_predicate() {
+    let mut random = Rng::with_seed(7);
+    let fixture = Fixture::of_type(DataType::Int64);
+    let fields = ["id", "amount", "other"].map(|name| Field::new(name, DataType::Int64, true)).to_vec();
+    let fixture = Fixture { schema: Arc::new(Schema::new(fields)), ..fixture };
+    let mut files = Vec::new();
+    for file in 0..12 {
+        let rows = random.usize(1..4);
+        let mut column = || -> ArrayRef {
+            Arc::new((0..rows).map(|_| (random.u8(..5) > 0).then(|| random.i64(..60))).collect::<Int64Array>())
+        };
+        let batch = RecordBatch::try_new(fixture.schema.clone(), vec![column(), column(), column()]).unwrap();
+        fixture.put_batch(&format!("{file:02}"), &batch).await;
+        files.push(batch);
+    }
+    let (id, amount) = (fixture.writer(&fixture.filters), fixture.writer_of("maps/amount"));
+    let mut table = fixture.plain().await;
+    for (column, writer) in [("id", &id), ("amount", &amount)] {
+        refresh_map(&fixture.session, &table, column, writer, RefreshOptions::default()).await.unwrap();
+        table = table.with_maps(column, &writer.reader().await.unwrap()).await.unwrap();
+    }
+    let (state, schema) = (fixture.session.state(), table.schema().to_dfschema().unwrap());
+    let (mut excluded, mut needless) = (0, 0);
+    for _ in 0..predicates() {
+        let filter = random_predicate(&mut random, 3);
+        let planned = table.files_for(&state, std::slice::from_ref(&filter)).await.unwrap();
+        let planned: Vec<_> = planned.into_iter().map(|file| file.meta().location.clone()).collect();
+        let plain = state.create_physical_expr(filter.clone(), &schema).unwrap();
+        for (file, rows) in files.iter().enumerate() {
+            let is_true = plain.evaluate(rows).unwrap().into_array(rows.num_rows()).unwrap();
+            let has_rows = is_true.as_boolean().true_count() > 0;
+            let is_planned = planned.contains(&path(&format!("{file:02}")));
+            assert!(is_planned || !has_rows, "{filter}: file {file}");
+            excluded += usize::from(!is_planned);
+            needless += usize::from(is_planned && !has_rows);
+        }
+    }
+    assert!(excluded > needless, "{excluded} files excluded, {needless} planned in vain");
 }
 
 #[tokio::test]

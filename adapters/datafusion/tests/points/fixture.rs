@@ -87,10 +87,13 @@ impl Fixture {
             Field::new("id", ids.data_type().clone(), true),
             Field::new("amount", DataType::Int64, true),
         ]);
-        let batch = RecordBatch::try_new(Arc::new(schema), vec![ids, amounts]).unwrap();
+        self.put_batch(name, &RecordBatch::try_new(Arc::new(schema), vec![ids, amounts]).unwrap()).await;
+    }
+
+    pub(crate) async fn put_batch(&self, name: &str, batch: &RecordBatch) {
         let properties = WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP)).build();
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
-        writer.write(&batch).unwrap();
+        writer.write(batch).unwrap();
         self.store.put(&path(name), writer.into_inner().unwrap().into()).await.unwrap();
     }
 
@@ -109,6 +112,12 @@ impl Fixture {
     pub(crate) fn writer(&self, filters: &Filters) -> MapWriter {
         let options = MapOptions::for_entries(1 << 20, FalsePositiveRate::ONE_PERCENT).unwrap();
         MapWriter::new(self.store.clone(), MAPS, filters, options.with_page_bytes(1 << 10).unwrap())
+    }
+
+    /// Returns a writer of maps of another folder.
+    pub(crate) fn writer_of(&self, folder: &str) -> MapWriter {
+        let options = MapOptions::for_entries(1 << 20, FalsePositiveRate::ONE_PERCENT).unwrap();
+        MapWriter::new(self.store.clone(), folder, &self.filters, options)
     }
 
     /// Adds a map of the values that files have, as the table sees them, with the hash of `filters`. Returns its object.

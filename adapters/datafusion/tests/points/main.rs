@@ -5,6 +5,7 @@
 mod damage;
 mod filters;
 mod fixture;
+mod joins;
 mod refresh;
 mod rows;
 mod types;
