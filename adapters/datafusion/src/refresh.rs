@@ -6,12 +6,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datafusion::arrow::array::AsArray;
 use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
-use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
+use datafusion::object_store::{self, ObjectMeta, ObjectStoreExt};
 use datafusion::prelude::{SessionContext, ident, lit};
 use futures::{StreamExt, TryStreamExt};
 use sstfilter::{FileId, Filters};
 use sstfilter_map::FileMap;
-use sstfilter_map_store::{Cuts, Failure, FailureKind, MapWriter};
+use sstfilter_map_store::{Cuts, Failure, FailureKind, MapEntry, MapWriter};
 
 use crate::file::TableFile;
 use crate::functions::{TOO_MANY_KEYS, map_part};
@@ -57,6 +57,8 @@ pub struct Refreshed {
     pub added: usize,
     /// Files that were replaced meanwhile, and stay without a map until the next refresh of a newer table.
     pub replaced: usize,
+    /// Files of the list that are no longer there.
+    pub gone: usize,
     /// Jobs of the engine.
     pub jobs: usize,
     /// Maps that the manifest lists.
@@ -86,14 +88,12 @@ pub async fn refresh_map(
     }
     let data_type = table.data_type(column)?;
     let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
+    // Maps of which a page is damaged, as queries have found out. Their files are read again.
+    remove_unusable(writer, table.map_failures(column)).await?;
     let reader = writer.reader().await.map_err(external)?;
     let snapshot = reader.snapshot(&ids, Cuts::All).await;
-    // Their files are not covered, and no merge could use them.
-    let is_unusable = |failure: &Failure| matches!(failure.kind, FailureKind::Missing | FailureKind::Damaged);
-    let unusable: HashSet<_> =
-        reader.recent_failures().into_iter().filter(is_unusable).map(|lost| lost.object).collect();
-    let maps = reader.manifest().maps.into_iter().filter(|map| unusable.contains(&map.object));
-    writer.remove(&maps.map(|map| map.map_id()).collect::<Vec<_>>()).await.map_err(external)?;
+    // Maps without an end: their files are not covered, and no merge could use them.
+    remove_unusable(writer, reader.recent_failures()).await?;
     let mut refreshed = Refreshed { covered: ids.len() - snapshot.uncovered().len(), ..Refreshed::default() };
     session.register_udaf(map_part());
     // Files of a size that the last job shows to fit; at first, as if each byte were a key of one byte.
@@ -109,12 +109,30 @@ pub async fn refresh_map(
                 bytes_at_once = bytes / 2;
                 rest.extend(job);
             }
-            Err(error) => return Err(error),
+            Err(error) if error.to_string().contains(TOO_MANY_KEYS) => {
+                let (path, memory_bytes) = (&job[0].1.meta.location, options.memory_bytes);
+                return exec_err!(
+                    "{path}: {error}; expected RefreshOptions::memory_bytes of {BYTES_PER_KEY} bytes for each row, got \
+                     {memory_bytes}"
+                );
+            }
+            Err(error) => {
+                let changed = changed(session, table, &job, |_| true).await?;
+                let is_gone = |file: &(FileId, &TableFile)| changed.get(&file.0) == Some(&Change::Gone);
+                let found: Vec<_> = job.iter().copied().filter(|file| !is_gone(file)).collect();
+                if found.len() == job.len() {
+                    return Err(error);
+                }
+                refreshed.gone += job.len() - found.len();
+                rest.extend(found);
+            }
             Ok(parts) => {
-                let replaced = replaced(session, table, &job).await?;
-                refreshed.replaced += replaced.len();
-                refreshed.added += job.len() - replaced.len();
-                let keys = if replaced.len() < job.len() { add(writer, parts, &job, &replaced).await? } else { 0 };
+                let changed = changed(session, table, &job, TableFile::may_change).await?;
+                let gone = changed.values().filter(|change| **change == Change::Gone).count();
+                refreshed.gone += gone;
+                refreshed.replaced += changed.len() - gone;
+                refreshed.added += job.len() - changed.len();
+                let keys = if changed.len() < job.len() { add(writer, parts, &job, changed).await? } else { 0 };
                 // As many keys as fit, but for a fifth, in case that the next files have more for their size.
                 let fit = u128::from(bytes) * u128::from(max_keys) * 4 / (u128::from(keys.max(1)) * 5);
                 let most = bytes_at_once.saturating_mul(MAX_GROWTH);
@@ -173,18 +191,41 @@ async fn build(
     Ok(maps)
 }
 
-/// Returns the files that are no longer what the table's list says.
-async fn replaced(
+/// Removes maps that cannot be read from the manifest.
+async fn remove_unusable(writer: &MapWriter, failures: Vec<Failure>) -> Result<()> {
+    let is_unusable = |failure: &Failure| matches!(failure.kind, FailureKind::Missing | FailureKind::Damaged);
+    let unusable: HashSet<_> = failures.into_iter().filter(is_unusable).map(|failure| failure.object).collect();
+    if unusable.is_empty() {
+        return Ok(());
+    }
+    let maps = writer.manifest().await.map_err(external)?.maps;
+    let maps = maps.iter().filter(|map| unusable.contains(&map.object)).map(MapEntry::map_id);
+    writer.remove(&maps.collect::<Vec<_>>()).await.map_err(external)
+}
+
+/// How a file differs from what the table's list says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Replaced,
+    Gone,
+}
+
+/// Looks again at those of the files that may have changed, and returns those that have.
+async fn changed(
     session: &SessionContext,
     table: &MappedTable,
     files: &[(FileId, &TableFile)],
-) -> Result<HashSet<FileId>> {
+    may_have: impl Fn(&TableFile) -> bool,
+) -> Result<HashMap<FileId, Change>> {
     let store = session.runtime_env().object_store(&table.url)?;
-    let looks = files.iter().filter(|(_, file)| file.may_change()).map(|&(id, file)| {
-        let (store, listed) = (store.clone(), file.meta.clone());
+    let looks = files.iter().filter(|(_, file)| may_have(file)).map(|&(id, file)| {
+        let (store, listed, may_change) = (store.clone(), file.meta.clone(), file.may_change());
         async move {
-            let head = store.head(&listed.location).await?;
-            Ok::<_, DataFusionError>((!is_same_version(&listed, &head)).then_some(id))
+            let change = match store.head(&listed.location).await {
+                Err(object_store::Error::NotFound { .. }) => Some(Change::Gone),
+                head => (may_change && !is_same_version(&listed, &head?)).then_some(Change::Replaced),
+            };
+            Ok::<_, DataFusionError>(change.map(|change| (id, change)))
         }
     });
     let looks: Vec<_> = looks.collect();
@@ -200,13 +241,13 @@ fn is_same_version(listed: &ObjectMeta, head: &ObjectMeta) -> bool {
     listed.size == head.size && has_same_tag && apart.num_seconds() == 0
 }
 
-/// Adds the maps of a job, without the files that were replaced meanwhile, and with those that have no rows. Returns the
+/// Adds the maps of a job, without the files that have changed meanwhile, and with those that have no rows. Returns the
 /// number of pairs of a key and a file.
 async fn add(
     writer: &MapWriter,
     mut parts: Vec<Bytes>,
     files: &[(FileId, &TableFile)],
-    replaced: &HashSet<FileId>,
+    changed: HashMap<FileId, Change>,
 ) -> Result<u64> {
     let mut without_rows: HashMap<u64, FileId> = files.iter().map(|(id, _)| (id.fingerprint(), *id)).collect();
     for part in &parts {
@@ -221,8 +262,7 @@ async fn add(
         builder.finish(FileId::random(), &mut map)?;
         parts.push(map.into());
     }
-    let replaced = replaced.clone();
-    writer.add_maps(CUT, parts, move |file| !replaced.contains(&file)).await.map(|map| map.entries).map_err(external)
+    writer.add_maps(CUT, parts, move |file| !changed.contains_key(&file)).await.map(|map| map.entries).map_err(external)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use sstfilter::FileId;
-use sstfilter_map_store::{Cuts, MapReader, Snapshot};
+use sstfilter_map_store::{Cuts, Failure, MapReader, Snapshot};
 
 use crate::file::TableFile;
 use crate::keys::encoding;
@@ -106,6 +106,12 @@ impl MappedTable {
         let data_type = self.schema.file_schema().field_with_name(column)?.data_type().clone();
         encoding(column, &data_type)?;
         Ok(data_type)
+    }
+
+    /// Returns the last failures of the readers of a column's maps.
+    pub(crate) fn map_failures(&self, column: &str) -> Vec<Failure> {
+        let maps = self.maps.iter().filter(|map| map.column == column);
+        maps.flat_map(|map| map.snapshot.recent_failures()).collect()
     }
 
     /// Returns a table of some files whose rows are the values of a column, each with the fingerprint of its file.

@@ -1,9 +1,10 @@
 //! Reads parts of maps, keeps some of them, and counts what fails.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
@@ -16,9 +17,17 @@ use tokio::sync::Semaphore;
 use crate::ends::EndReads;
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, MapEntry};
+use crate::reader::ReaderOptions;
 
 /// Failures that are kept with their reason.
 const RECENT: usize = 32;
+
+/// How long a part is not read again after a failure. The pause doubles with each further one: damage in the store
+/// stays, and other failures soon end.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pauses that are remembered.
+const MAX_PAUSES: usize = 10_000;
 
 /// Bytes that a page takes in the cache beside its own, about.
 const PAGE_OVERHEAD: u64 = 200;
@@ -107,6 +116,13 @@ impl Weighter<MapRead, Option<MapPart<Bytes>>> for PageBytes {
     }
 }
 
+/// After a failure.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
 /// Reads ends and parts of the maps of a folder.
 pub(crate) struct Pages {
     folder: Folder,
@@ -116,8 +132,11 @@ pub(crate) struct Pages {
     cache: Option<Cache<MapRead, Option<MapPart<Bytes>>, PageBytes>>,
     permits: Semaphore,
     parallel: usize,
+    max_pause: Duration,
     statistics: Mutex<Statistics>,
     failures: Mutex<VecDeque<Failure>>,
+    /// Of parts of maps, by where they start, and of maps whose objects are gone.
+    pauses: Mutex<HashMap<(u64, Option<u64>), Pause>>,
 }
 
 impl fmt::Debug for Pages {
@@ -130,12 +149,14 @@ impl fmt::Debug for Pages {
 }
 
 impl Pages {
-    pub(crate) fn new(folder: Folder, filters: Filters, cache_bytes: u64, parallel: usize) -> Self {
+    pub(crate) fn new(folder: Folder, filters: Filters, options: ReaderOptions) -> Self {
+        let ReaderOptions { cache_bytes, parallel, max_pause } = options;
         let pages = usize::try_from(cache_bytes / USUAL_PAGE).unwrap_or(usize::MAX);
         let cache = (cache_bytes > 0).then(|| Cache::with_weighter(pages.max(1), cache_bytes, PageBytes));
         let parallel = parallel.clamp(1, Semaphore::MAX_PERMITS);
         let permits = Semaphore::new(parallel);
-        Self { folder, filters, cache, permits, parallel, statistics: Mutex::default(), failures: Mutex::default() }
+        let (statistics, failures, pauses) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { folder, filters, cache, permits, parallel, max_pause, statistics, failures, pauses }
     }
 
     pub(crate) const fn folder(&self) -> &Folder {
@@ -176,12 +197,18 @@ impl Pages {
         end.inspect_err(|error| self.fail(map, error)).ok().map(Arc::new)
     }
 
-    /// Reads a part of a map, if it is not in the cache. `None` if that fails: all files of the map may have the key.
+    /// Reads a part of a map, if it is not in the cache. `None` if that fails, or has just failed: all files of the map
+    /// may have the key.
     pub(crate) async fn part(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Option<MapPart<Bytes>> {
+        if self.is_paused(map, read) {
+            return None;
+        }
         let mut is_cached = true;
         let loading = async {
             is_cached = false;
-            self.load(map, index, read).await.inspect_err(|error| self.fail(map, error)).ok()
+            let loaded = self.load(map, index, read).await;
+            self.pause(map, read, loaded.as_ref().err());
+            loaded.inspect_err(|error| self.fail(map, error)).ok()
         };
         let Some(cache) = &self.cache else { return loading.await };
         // A failure is inserted, too: lookups that wait would otherwise try again, one after another.
@@ -193,6 +220,33 @@ impl Pages {
             cache.remove(read);
         }
         part
+    }
+
+    fn is_paused(&self, map: &MapEntry, read: &MapRead) -> bool {
+        let (pauses, now) = (self.pauses.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        let of = |part| pauses.get(&(map.id, part)).is_some_and(|pause| now < pause.until);
+        of(None) || of(Some(read.range().start))
+    }
+
+    /// Ends the pause of a part that was read, or begins a longer one.
+    fn pause(&self, map: &MapEntry, read: &MapRead, error: Option<&Error>) {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let (part, now) = (Some(read.range().start), Instant::now());
+        let Some(error) = error else {
+            pauses.remove(&(map.id, None));
+            pauses.remove(&(map.id, part));
+            return;
+        };
+        if pauses.len() == MAX_PAUSES {
+            pauses.clear();
+        }
+        let part = if FailureKind::of(error) == FailureKind::Missing { None } else { part };
+        let pause = pauses.entry((map.id, part)).or_insert(Pause { until: now, length: FIRST_PAUSE / 2 });
+        // Reads that fail at the same time are one failure.
+        if pause.until <= now {
+            let length = (2 * pause.length).min(self.max_pause);
+            *pause = Pause { until: now + length, length };
+        }
     }
 
     async fn load(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Result<MapPart<Bytes>> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::iter::repeat_n;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
@@ -23,11 +24,14 @@ pub struct ReaderOptions {
     pub cache_bytes: u64,
     /// Requests at once, of all lookups together; 32 by default.
     pub parallel: usize,
+    /// How long a part of a map that could not be read is not read again, at most; a minute by default. The first pause
+    /// is a tenth of a second, and each one twice the last.
+    pub max_pause: Duration,
 }
 
 impl Default for ReaderOptions {
     fn default() -> Self {
-        Self { cache_bytes: 64 << 20, parallel: 32 }
+        Self { cache_bytes: 64 << 20, parallel: 32, max_pause: Duration::from_mins(1) }
     }
 }
 
@@ -77,7 +81,7 @@ impl MapReader {
         options: ReaderOptions,
     ) -> Result<Self> {
         let folder = Folder { store, path: folder.into() };
-        let pages = Pages::new(folder, filters.clone(), options.cache_bytes, options.parallel);
+        let pages = Pages::new(folder, filters.clone(), options);
         let reader = Self { pages: Arc::new(pages), state: Mutex::default() };
         reader.refresh().await?;
         Ok(reader)
@@ -231,6 +235,12 @@ impl Snapshot {
     #[must_use]
     pub fn uncovered(&self) -> &[usize] {
         self.coverage.uncovered()
+    }
+
+    /// Returns the last failures of the reader, as [`MapReader::recent_failures`] does.
+    #[must_use]
+    pub fn recent_failures(&self) -> Vec<Failure> {
+        self.pages.failures()
     }
 
     /// Returns the maps that lookups ask: those that could be loaded. Maps that cover no file of the snapshot are not

@@ -4,6 +4,7 @@ use datafusion::object_store::path::Path;
 use datafusion::object_store::{ObjectStoreExt, PutPayload};
 use datafusion::prelude::{col, lit};
 use sstfilter::{Filters, KeyHasher};
+use sstfilter_datafusion::{RefreshOptions, refresh_map};
 
 use crate::fixture::{Fixture, texts};
 
@@ -26,6 +27,33 @@ async fn every_covered_file_is_planned_if_the_page_is_damaged() {
     assert_eq!((rows.len(), counts.planned_files), (1, 2));
     assert_eq!((counts.map_reads, counts.failed_map_reads), (2, 1), "a second read may be sound");
     fixture.check(col("id").eq(lit("kiwi"))).await;
+}
+
+/// It was read again by each query, in vain.
+#[tokio::test]
+async fn a_damaged_page_is_read_again_only_after_a_pause_and_mended_by_a_refresh() {
+    let (fixture, map, bytes) = stored().await;
+    let mut damaged = bytes.clone();
+    damaged[40] ^= 1;
+    fixture.store.put(&map, damaged.into()).await.unwrap();
+    let reader = fixture.reader().await;
+    let table = fixture.plain().await.with_maps("id", &reader).await.unwrap();
+    let (state, apple) = (fixture.session.state(), [col("id").eq(lit("apple"))]);
+    let planned = async || table.files_for(&state, &apple).await.unwrap().len();
+    for _ in 0..100 {
+        assert_eq!(planned().await, 2);
+    }
+    // Each pause is twice the last one.
+    assert!(reader.statistics().damaged < 10, "{:?}", reader.statistics());
+    let writer = fixture.writer(&fixture.filters);
+    let done = refresh_map(&fixture.session, &table, "id", &writer, RefreshOptions::default()).await.unwrap();
+    assert_eq!((done.covered, done.added), (0, 2));
+    assert_eq!(fixture.check(col("id").eq(lit("apple"))).await.1.planned_files, 1);
+    // The reader still has the old map, which may be sound again.
+    fixture.store.put(&map, bytes.into()).await.unwrap();
+    while planned().await == 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]

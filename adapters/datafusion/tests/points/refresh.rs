@@ -5,8 +5,8 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
-use datafusion::object_store::ObjectStoreExt;
 use datafusion::object_store::path::Path;
+use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::{col, lit};
 use sstfilter_datafusion::{MappedTable, RefreshOptions, Refreshed, TableFile, refresh_map};
@@ -81,8 +81,28 @@ async fn a_build_within_little_memory_takes_more_jobs_and_has_each_key() {
     assert_eq!((gone.covered, gone.added, gone.maps, listed), (5, 1, 1, 6));
     fixture.put("large", texts((0..500).map(|_| Some("x")))).await;
     let table = fixture.plain().await;
-    let error = refresh_map(&fixture.session, &table, "id", &writer, memory(32 * 100)).await.unwrap_err();
-    assert!(error.to_string().contains("more keys than a task may hold"), "{error}");
+    let error = refresh_map(&fixture.session, &table, "id", &writer, memory(32 * 100)).await.unwrap_err().to_string();
+    for part in ["data/large.parquet", "more keys than a task may hold", "memory_bytes", "got 3200"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_have_vanished_are_counted_and_the_others_are_covered() {
+    let fixture = Fixture::new();
+    for name in ["one", "two", "three"] {
+        fixture.put(name, texts([Some(name)])).await;
+    }
+    let listed = fixture.files().await;
+    fixture.store.delete(&path("two")).await.unwrap();
+    let immutable = |meta: &ObjectMeta| TableFile::immutable(meta.location.clone(), meta.size);
+    for files in [listed.iter().map(immutable).collect::<Vec<_>>(), listed.iter().cloned().map(Into::into).collect()] {
+        let (table, writer) =
+            (MappedTable::new(fixture.schema.clone(), url(), files), fixture.writer(&fixture.filters));
+        let done = refresh_map(&fixture.session, &table, "id", &writer, RefreshOptions::default()).await.unwrap();
+        assert_eq!((done.added, done.gone, done.replaced), (2, 1, 0));
+    }
+    assert_eq!(fixture.check(col("id").eq(lit("one"))).await.1.planned_files, 1);
 }
 
 #[tokio::test]
@@ -129,7 +149,7 @@ async fn partition_columns_are_columns_and_immutable_files_need_no_listing() {
     fixture.put("two", texts([Some("fig")])).await;
     let day = |day: i64| vec![ScalarValue::Int64(Some(day))];
     let files = || fixture.files();
-    let file = |meta: datafusion::object_store::ObjectMeta| TableFile::immutable(meta.location, meta.size);
+    let file = |meta: ObjectMeta| TableFile::immutable(meta.location, meta.size);
     let listed: Vec<_> = (1..).zip(files().await).map(|(at, meta)| file(meta).with_partition(day(at))).collect();
     let columns = vec![Arc::new(Field::new("day", DataType::Int64, false))];
     let table =
@@ -144,6 +164,21 @@ async fn partition_columns_are_columns_and_immutable_files_need_no_listing() {
     let state = fixture.session.state();
     let asked = mapped.files_for(&state, &[col("id").eq(lit("apple"))]).await.unwrap();
     assert_eq!(asked.iter().map(|file| file.meta().location.clone()).collect::<Vec<_>>(), [path("one")]);
+    // Files of other days are never looked at.
+    fixture.store.delete(&path("one")).await.unwrap();
+    let mine = || col("day").eq(lit(2_i64));
+    let filters = [
+        mine(),
+        col("day").gt(lit(1_i64)),
+        mine().or(col("day").is_null()),
+        !col("day").in_list(vec![lit(1_i64)], false),
+    ];
+    for filter in filters {
+        assert_eq!(rows(filter.and(col("id").not_eq(lit("")))).count().await.unwrap(), 1);
+        assert_eq!(mapped.files_for(&state, &[mine()]).await.unwrap().len(), 1);
+    }
+    let without_maps = fixture.session.read_table(Arc::new(table(listed.clone()))).unwrap();
+    assert_eq!(without_maps.filter(mine()).unwrap().count().await.unwrap(), 1);
     let wrong = MappedTable::new(fixture.schema.clone(), url(), listed).with_partition_columns(Vec::new());
     assert!(wrong.unwrap_err().to_string().contains("a value of each partition column"));
 }

@@ -50,6 +50,27 @@ async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
 }
 
 #[tokio::test]
+async fn a_plan_names_the_maps_and_what_they_excluded() {
+    let fixture = Fixture::new();
+    for name in ["one", "two", "three"] {
+        fixture.put(name, texts([Some(name)])).await;
+    }
+    fixture.write_map(&["one", "two"]).await;
+    let table = Arc::new(fixture.mapped().await.table);
+    let plan = async |filter, table: &Arc<MappedTable>| {
+        let rows = fixture.session.read_table(table.clone()).unwrap().filter(filter).unwrap();
+        rows.explain(false, false).unwrap().to_string().await.unwrap()
+    };
+    let named = plan(col("id").eq(lit("one")), &table).await;
+    assert!(named.contains("maps=[id], files_excluded_by_maps=1 of 3"), "{named}");
+    let range = plan(col("id").gt(lit("one")), &table).await;
+    assert!(range.contains("maps=[id], files_excluded_by_maps=0 of 3"), "{range}");
+    fixture.store.delete(&path("three")).await.unwrap();
+    let none = plan(col("id").eq(lit("kiwi")), &Arc::new(fixture.mapped().await.table)).await;
+    assert!(none.contains("maps=[id], files_excluded_by_maps=2 of 2"), "{none}");
+}
+
+#[tokio::test]
 async fn random_queries_have_the_rows_of_a_table_without_a_map() {
     let fixture = Fixture::new();
     let mut random = Rng::with_seed(7);

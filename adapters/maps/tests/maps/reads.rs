@@ -1,6 +1,7 @@
 //! What a reader answers, and what it asks the store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
@@ -129,6 +130,30 @@ async fn lookups_at_once_share_a_failure() {
     assert!(
         snapshot.candidates(hash(mix(1) | 3 << 58)).await.len() < 40 && snapshot.candidates(hash(1)).await.len() < 40
     );
+}
+
+/// Each lookup of a damaged or replaced map read it in vain.
+#[tokio::test]
+async fn a_part_that_could_not_be_read_is_not_read_again_for_a_while() {
+    for fault in [Fault::Flip, Fault::Missing] {
+        let store = stored().await;
+        let reader =
+            MapReader::open(store.clone(), FOLDER, &Filters::default(), ReaderOptions::default()).await.unwrap();
+        let snapshot = snapshot(&reader, 0..40).await;
+        store.set(&[(fault, 100)]);
+        for key in 0..500 {
+            // The rest of a map that is gone is gone, too.
+            let key = if fault == Fault::Missing { mix(key) } else { 1 };
+            assert_eq!(snapshot.candidates(hash(key)).await.len(), 40);
+        }
+        // Each pause is twice the last one.
+        let failures = reader.statistics().failures();
+        assert!((4..40).contains(&failures), "{fault:?}: {failures} for four maps");
+        store.set(&[]);
+        while snapshot.candidates(hash(1)).await.len() == 40 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -48,6 +48,8 @@ pub(crate) async fn add(writer: &MapWriter, cut: &str, files: impl IntoIterator<
 
 pub(crate) async fn reader(store: &Arc<Faulty>, cache_bytes: u64) -> MapReader {
     let mut options = ReaderOptions::default();
+    // Each fault meets each lookup.
+    options.max_pause = Duration::ZERO;
     options.cache_bytes = cache_bytes;
     MapReader::open(store.clone(), FOLDER, &Filters::default(), options).await.unwrap()
 }
