@@ -6,8 +6,9 @@
 //! one page of the map, 64 KiB, before it plans the scan, and plans only these files.
 //!
 //! - [`MappedTable`] takes the values that a column must have from a query's filter: `id = '...'`, `id IN (...)`, and
-//!   what DataFusion's [`LiteralGuarantee`](datafusion::physical_expr::utils::LiteralGuarantee) derives from `AND` and
-//!   `OR` of them. [`files_for`](MappedTable::files_for) says which files remain, for scans of others.
+//!   what `AND`, `OR` and `CASE` make of them. [`files_for`](MappedTable::files_for) says which files remain, for scans
+//!   of others. Joins and `id IN (SELECT ...)` have their values while they run; the scan then asks the maps, before it
+//!   opens files.
 //! - [`refresh_map`] builds maps of a column, and brings them up to date, as jobs of the session's engine.
 //! - `sstfilter-map-store` keeps the maps in a folder of an object store: its `MapWriter` and `MapReader`.
 //!
@@ -16,8 +17,8 @@
 //! # What is promised
 //!
 //! A query has the rows that it has without maps. A file is skipped only if a map covers this column of the very file
-//! in this version ([`TableFile::id`]), the filter cannot be true without one of the values, each value has exactly the
-//! column's type, all pages that the values need are sound, and the file is in none of their answers. Everything else,
+//! in this version ([`TableFile::id`]), the filter cannot be true without one of the values, each value has the column's
+//! type, all pages that the values need are sound, and the file is in none of their answers. Everything else,
 //! such as a file that is new, a cast, or a request that fails, makes the query read more files, and is counted.
 //!
 //! | value | its key |

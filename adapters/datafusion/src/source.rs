@@ -230,17 +230,14 @@ impl Morselizer for MappedMorselizer {
                 return own.inner.plan_file(file);
             }
             own.skipped.add(1);
-            Ok(Box::new(Planner::Skip) as Box<dyn MorselPlanner>)
+            Ok(Box::new(Planner(None)) as Box<dyn MorselPlanner>)
         };
-        Ok(Box::new(Planner::Ask(MorselPlan::new().with_pending_planner(planner))))
+        Ok(Box::new(Planner(Some(MorselPlan::new().with_pending_planner(planner)))))
     }
 }
 
-/// The plan of a file of which maps must be asked first.
-enum Planner {
-    Ask(MorselPlan),
-    Skip,
-}
+/// The plan of a file: none if it is skipped.
+struct Planner(Option<MorselPlan>);
 
 impl fmt::Debug for Planner {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -250,9 +247,6 @@ impl fmt::Debug for Planner {
 
 impl MorselPlanner for Planner {
     fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
-        match *self {
-            Self::Ask(plan) => Ok(Some(plan)),
-            Self::Skip => Ok(None),
-        }
+        Ok(self.0)
     }
 }

@@ -15,16 +15,13 @@ use crate::keys::{has_same_keys, key_of};
 use crate::table::ColumnMaps;
 
 /// Clauses that an `OR` keeps. Each `OR` of `AND`s would square their number, and to drop some only leaves more files.
-const MAX_CLAUSES: usize = 8;
-
-/// Keys of a clause over several columns. With more, such a clause excludes few files, and costs the more to merge.
-const MAX_MIXED_KEYS: usize = 1000;
+const MAX_CLAUSES: usize = 4;
 
 /// What must hold of a file if the predicate is true for one of its rows: all clauses, as a conjunction of
 /// disjunctions. Without clauses, nothing is known of the file. An empty clause holds of none.
 ///
-/// Each expression has the clauses of the rows for which it is true. Those for which it is false or NULL are the same to
-/// a filter, and so there is no `NOT` here: it makes rows true that are false, of which nothing is known.
+/// Each expression has the clauses of the rows for which it is true. Rows for which it is false or NULL are the same to a
+/// filter. Of these, nothing is known here, and so there is no `NOT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     clauses: Vec<Clause>,
@@ -142,33 +139,24 @@ impl Wanted {
 
     /// Returns what must hold of a file for which one of several holds.
     fn any(mut all: Vec<Self>) -> Self {
-        // In pairs, so that no long list is copied once for each short one.
-        while all.len() > 1 {
-            let mut rest = all.into_iter();
-            let mut merged = Vec::new();
-            while let Some(one) = rest.next() {
-                merged.push(match rest.next() {
-                    Some(other) => one.or(&other),
-                    None => one,
-                });
-            }
-            all = merged;
+        // In halves, so that no long list is copied once for each short one.
+        if all.len() > 1 {
+            let rest = all.split_off(all.len() / 2);
+            return Self::any(all).or(&Self::any(rest));
         }
         all.pop().unwrap_or_else(Self::of_no_file)
     }
 
     fn or(self, other: &Self) -> Self {
-        let keys = |clause: &Clause| clause.values().map(BTreeSet::len).sum::<usize>();
-        let mut clauses = Vec::new();
-        for (one, two) in self.clauses.iter().flat_map(|one| other.clauses.iter().map(move |two| (one, two))) {
-            let is_mixed = one.keys().chain(two.keys()).collect::<BTreeSet<_>>().len() > 1;
-            if !is_mixed || keys(one) + keys(two) <= MAX_MIXED_KEYS {
-                let mut both = one.clone();
-                two.iter().for_each(|(&at, keys)| both.entry(at).or_default().extend(keys));
-                clauses.push(both);
-            }
-        }
-        clauses.sort_by_key(|clause| (clause.len(), keys(clause)));
+        let pairs = self.clauses.iter().flat_map(|one| other.clauses.iter().map(move |two| (one, two)));
+        let both = pairs.map(|(one, two)| {
+            let mut both = one.clone();
+            two.iter().for_each(|(&at, keys)| both.entry(at).or_default().extend(keys));
+            both
+        });
+        let mut clauses: Vec<_> = both.collect();
+        // Those of the fewest columns and keys exclude the most files.
+        clauses.sort_by_key(|clause| (clause.len(), clause.values().map(BTreeSet::len).sum::<usize>()));
         clauses.dedup();
         clauses.truncate(MAX_CLAUSES);
         Self { clauses }

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::pretty::pretty_format_batches;
-use datafusion::common::{JoinType, NullEquality};
+use datafusion::common::JoinType::{self, Full, Inner, Left, LeftAnti, LeftSemi, Right, RightAnti, RightSemi};
+use datafusion::common::NullEquality;
 use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, in_subquery, not_in_subquery};
 use datafusion::object_store::memory::InMemory;
@@ -85,7 +86,7 @@ struct Ran {
     plan: String,
 }
 
-type Query = Box<dyn Fn(DataFrame, DataFrame) -> DataFrame>;
+type Query = fn(DataFrame, DataFrame) -> DataFrame;
 
 impl Joined {
     async fn new(files: usize) -> Self {
@@ -111,7 +112,7 @@ impl Joined {
     }
 
     /// Runs a query of a table with the columns `key` and `number`, and of the table of files.
-    async fn run(&self, config: &SessionConfig, keys: &[Option<&str>], query: &Query, with_maps: bool) -> Ran {
+    async fn run(&self, config: &SessionConfig, keys: &[Option<&str>], query: Query, with_maps: bool) -> Ran {
         let (session, reader) = (SessionContext::new_with_config(config.clone()), self.fixture.reader().await);
         let store = Arc::new(Counting { inner: self.fixture.store.clone(), ..Counting::default() });
         session.register_object_store(url().as_ref(), store.clone());
@@ -133,7 +134,7 @@ impl Joined {
     }
 
     /// Checks that a query has the rows that it has without the map.
-    async fn check(&self, config: &SessionConfig, keys: &[Option<&str>], query: &Query) -> Ran {
+    async fn check(&self, config: &SessionConfig, keys: &[Option<&str>], query: Query) -> Ran {
         let expected = self.run(config, keys, query, false).await;
         let ran = self.run(config, keys, query, true).await;
         assert_eq!(ran.rows, expected.rows, "{}", ran.plan);
@@ -141,90 +142,72 @@ impl Joined {
     }
 }
 
-fn join(kind: JoinType) -> Query {
-    Box::new(move |keys, table| keys.join(table, kind, &["key"], &["id"], None).unwrap())
+fn join(left: DataFrame, kind: JoinType, right: DataFrame, columns: [&str; 2]) -> DataFrame {
+    left.join(right, kind, &columns[..1], &columns[1..], None).unwrap()
+}
+
+fn inner(keys: DataFrame, table: DataFrame) -> DataFrame {
+    join(keys, Inner, table, ["key", "id"])
+}
+
+fn by_two(keys: DataFrame, table: DataFrame) -> DataFrame {
+    keys.join(table, Inner, &["key", "number"], &["id", "amount"], None).unwrap()
 }
 
 /// A join in which NULL is equal to NULL.
-fn join_null() -> Query {
-    Box::new(|keys, table| {
-        let (state, keys) = keys.into_parts();
-        let columns = (vec!["key"], vec!["id"]);
-        let table = table.into_unoptimized_plan();
-        let builder = LogicalPlanBuilder::from(keys);
-        let null = NullEquality::NullEqualsNull;
-        let joined = builder.join_detailed(table, JoinType::Inner, columns, None, null).unwrap();
-        DataFrame::new(state, joined.build().unwrap())
-    })
+fn with_null(keys: DataFrame, table: DataFrame) -> DataFrame {
+    let ((state, keys), table) = (keys.into_parts(), table.into_unoptimized_plan());
+    let (columns, null) = ((vec!["key"], vec!["id"]), NullEquality::NullEqualsNull);
+    let joined = LogicalPlanBuilder::from(keys).join_detailed(table, Inner, columns, None, null).unwrap();
+    DataFrame::new(state, joined.build().unwrap())
+}
+
+fn without_null(keys: DataFrame) -> DataFrame {
+    keys.filter(col("key").is_not_null()).unwrap()
 }
 
 fn select(frame: DataFrame, column: &str) -> Arc<LogicalPlan> {
     Arc::new(frame.select_columns(&[column]).unwrap().into_unoptimized_plan())
 }
 
-/// Queries, and whether they skip files.
-fn queries() -> Vec<(Query, bool)> {
-    let smallest =
-        |frame: DataFrame, column: &str| frame.sort_by(vec![col(column)]).unwrap().limit(0, Some(3)).unwrap();
-    vec![
-        (join(JoinType::Inner), true),
-        (join(JoinType::Left), true),
-        (join(JoinType::LeftSemi), true),
-        (join(JoinType::LeftAnti), true),
-        (join(JoinType::RightSemi), true),
-        (join(JoinType::Right), false),
-        (join(JoinType::RightAnti), false),
-        (join(JoinType::Full), false),
-        (join_null(), false),
-        (Box::new(|keys, table| join_null()(keys.filter(col("key").is_not_null()).unwrap(), table)), true),
-        (Box::new(|keys, table| table.join(keys, JoinType::Inner, &["id"], &["key"], None).unwrap()), true),
-        (Box::new(|keys, table| table.filter(in_subquery(col("id"), select(keys, "key"))).unwrap()), true),
-        (Box::new(|keys, table| table.filter(not_in_subquery(col("id"), select(keys, "key"))).unwrap()), false),
-        (Box::new(|keys, table| keys.filter(not_in_subquery(col("key"), select(table, "id"))).unwrap()), false),
-        (Box::new(|keys, table| keys.filter(in_subquery(col("key"), select(table, "id"))).unwrap()), true),
-        // By two columns, of which one has no map.
-        (
-            Box::new(|keys, table| {
-                let keys = keys.filter(col("key").is_not_null()).unwrap();
-                keys.join(table, JoinType::Inner, &["key", "number"], &["id", "amount"], None).unwrap()
-            }),
-            true,
-        ),
-        (
-            Box::new(|keys, table| {
-                keys.join(table, JoinType::Inner, &["key", "number"], &["id", "amount"], None).unwrap()
-            }),
-            false,
-        ),
-        (Box::new(|keys, table| keys.join(table, JoinType::Inner, &["number"], &["amount"], None).unwrap()), false),
-        // Two filters at once, of which one is of another column.
-        (
-            Box::new(|keys, table| {
-                let other = keys.clone().select(vec![col("number").alias("other")]).unwrap();
-                let both = join(JoinType::Inner)(keys, table);
-                other.join(both, JoinType::Inner, &["other"], &["amount"], None).unwrap()
-            }),
-            true,
-        ),
-        (Box::new(move |keys, table| smallest(join(JoinType::Inner)(keys, table), "id")), true),
-        (Box::new(move |keys, table| join(JoinType::Inner)(keys, smallest(table, "id"))), false),
-        // Values of another layout, and of another type.
-        (
-            Box::new(|keys, table| {
-                let keys = keys.select(vec![cast(col("key"), DataType::Utf8View).alias("view")]).unwrap();
-                keys.join(table, JoinType::Inner, &["view"], &["id"], None).unwrap()
-            }),
-            true,
-        ),
-        (
-            Box::new(|keys, table| {
-                let table = table.select(vec![concat(vec![col("id"), lit("")]).alias("made")]).unwrap();
-                keys.join(table, JoinType::Inner, &["key"], &["made"], None).unwrap()
-            }),
-            false,
-        ),
-    ]
+fn smallest(frame: DataFrame) -> DataFrame {
+    frame.sort_by(vec![col("id")]).unwrap().limit(0, Some(3)).unwrap()
 }
+
+fn other(keys: DataFrame, column: Expr) -> DataFrame {
+    keys.select(vec![column.alias("other")]).unwrap()
+}
+
+/// Queries, and whether they skip files.
+const QUERIES: [(Query, bool); 23] = [
+    (inner, true),
+    (|keys, table| join(keys, Left, table, ["key", "id"]), true),
+    (|keys, table| join(keys, LeftSemi, table, ["key", "id"]), true),
+    (|keys, table| join(keys, LeftAnti, table, ["key", "id"]), true),
+    (|keys, table| join(keys, RightSemi, table, ["key", "id"]), true),
+    (|keys, table| join(keys, Right, table, ["key", "id"]), false),
+    (|keys, table| join(keys, RightAnti, table, ["key", "id"]), false),
+    (|keys, table| join(keys, Full, table, ["key", "id"]), false),
+    (|keys, table| join(table, Inner, keys, ["id", "key"]), true),
+    (with_null, false),
+    (|keys, table| with_null(without_null(keys), table), true),
+    (|keys, table| table.filter(in_subquery(col("id"), select(keys, "key"))).unwrap(), true),
+    (|keys, table| keys.filter(in_subquery(col("key"), select(table, "id"))).unwrap(), true),
+    (|keys, table| table.filter(not_in_subquery(col("id"), select(keys, "key"))).unwrap(), false),
+    (|keys, table| keys.filter(not_in_subquery(col("key"), select(table, "id"))).unwrap(), false),
+    // A column without a map, and two columns, of which a NULL may be in the one with a map.
+    (|keys, table| join(keys, Inner, table, ["number", "amount"]), false),
+    (|keys, table| by_two(without_null(keys), table), true),
+    (by_two, false),
+    // The filters of two joins.
+    (|keys, table| join(other(keys.clone(), col("number")), Inner, inner(keys, table), ["other", "amount"]), true),
+    // A filter of a limit, on the way of that of the join.
+    (|keys, table| smallest(inner(keys, table)), true),
+    (|keys, table| inner(keys, smallest(table)), false),
+    // Text of another layout, and a value that is made of the column.
+    (|keys, table| join(other(keys, cast(col("key"), DataType::Utf8View)), Inner, table, ["other", "id"]), true),
+    (|keys, table| join(keys, Inner, other(table, concat(vec![col("id"), lit("")])), ["key", "other"]), false),
+];
 
 const KEYS: [Option<&str>; 8] =
     [Some("3-4"), Some("5-6"), None, Some("none"), Some("8-9"), Some("8-9"), Some("11-1"), Some("11-0")];
@@ -233,8 +216,8 @@ const KEYS: [Option<&str>; 8] =
 async fn joins_open_only_the_files_that_have_one_of_their_values() {
     let joined = Joined::new(40).await;
     let config = SessionConfig::new().with_target_partitions(3);
-    for (at, (query, skips)) in queries().into_iter().enumerate() {
-        let ran = joined.check(&config, &KEYS, &query).await;
+    for (at, (query, skips)) in QUERIES.into_iter().enumerate() {
+        let ran = joined.check(&config, &KEYS, query).await;
         let files = if skips { 4 } else { joined.files };
         assert_eq!((ran.opened, ran.pages > 0), (files, skips), "{at}: {}", ran.plan);
         assert_eq!(ran.plan.contains("files_skipped_by_maps=36"), skips, "{at}: {}", ran.plan);
@@ -252,7 +235,7 @@ async fn a_join_with_100_ids_opens_few_files_of_1000() {
         let files: BTreeSet<_> = ids.iter().map(|(file, _)| file).filter(|file| **file < 1000).collect();
         let ids: Vec<_> = ids.iter().map(|(file, id)| format!("{file}-{id}")).collect();
         let ids: Vec<_> = ids.iter().map(|id| Some(id.as_str())).collect();
-        let ran = joined.run(&SessionConfig::new(), &ids, &join(JoinType::Inner), true).await;
+        let ran = joined.run(&SessionConfig::new(), &ids, inner, true).await;
         assert!(ran.opened >= files.len() && ran.pages <= 100, "{}", ran.plan);
         others += ran.opened - files.len();
     }
@@ -276,8 +259,8 @@ async fn a_join_has_its_rows_however_the_engine_runs_it() {
             // A file is opened in several ranges, and sorted.
             options.optimizer.repartition_file_min_size = 1;
         }
-        for (query, _) in queries() {
-            joined.check(&config, &KEYS, &query).await;
+        for (query, _) in QUERIES {
+            joined.check(&config, &KEYS, query).await;
         }
     }
 }
@@ -290,7 +273,7 @@ async fn a_join_without_values_reads_each_file() {
     let mut lookup = SessionConfig::new();
     lookup.options_mut().optimizer.hash_join_inlist_pushdown_max_distinct_values = 2;
     for config in [off, lookup] {
-        let ran = joined.check(&config, &KEYS, &join(JoinType::Inner)).await;
+        let ran = joined.check(&config, &KEYS, inner).await;
         assert_eq!((ran.opened, ran.pages), (12, 0), "{}", ran.plan);
     }
 }
