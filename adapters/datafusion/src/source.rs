@@ -20,8 +20,7 @@ use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::{MorselPlan, MorselPlanner, Morselizer};
 use futures::lock::Mutex;
 
-use crate::table::ColumnMaps;
-use crate::wanted::Wanted;
+use crate::wanted::{ColumnMaps, Wanted};
 
 /// A source of Parquet files that asks maps again while the query runs. Joins give their filter to the scan when the
 /// query is planned, and its values when they have read their other side.

@@ -25,12 +25,12 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use sstfilter::FileId;
-use sstfilter_map_store::{Cuts, Failure, MapReader, Snapshot};
+use sstfilter_map_store::{Cuts, Failure, MapReader};
 
 use crate::file::TableFile;
 use crate::keys::encoding;
 use crate::source::{MappedSource, Position, Scan};
-use crate::wanted::Wanted;
+use crate::wanted::{ColumnMaps, Wanted};
 
 /// Parquet files of one schema on an object store, with any number of file maps.
 ///
@@ -44,13 +44,6 @@ pub struct MappedTable {
     /// Bytes of a file's end that are read first, if not as many as the session says.
     footer_bytes: Option<usize>,
     counts: Mutex<Counts>,
-}
-
-/// The maps of a column's values.
-pub(crate) struct ColumnMaps {
-    pub(crate) column: String,
-    pub(crate) data_type: DataType,
-    pub(crate) snapshot: Snapshot,
 }
 
 /// Bytes of a file's end that [`MappedTable::keys`] reads first: enough for the footer of a small file. By default, the

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::functions::core::r#struct::StructFunc;
 use datafusion::logical_expr::Operator;
@@ -10,12 +11,19 @@ use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Col
 use datafusion::physical_expr::utils::{split_conjunction, split_disjunction};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use sstfilter::KeyHash;
+use sstfilter_map_store::Snapshot;
 
 use crate::keys::{has_same_keys, key_of};
-use crate::table::ColumnMaps;
 
 /// Clauses that an `OR` keeps. Each `OR` of `AND`s would square their number, and to drop some only leaves more files.
 const MAX_CLAUSES: usize = 4;
+
+/// The maps of a column's values.
+pub(crate) struct ColumnMaps {
+    pub(crate) column: String,
+    pub(crate) data_type: DataType,
+    pub(crate) snapshot: Snapshot,
+}
 
 /// What must hold of a file if the predicate is true for one of its rows: all clauses, as a conjunction of
 /// disjunctions. Without clauses, nothing is known of the file. An empty clause holds of none.

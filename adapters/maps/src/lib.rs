@@ -27,8 +27,8 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use manifest::{Manifest, MapEntry, Retired};
-pub use pages::{Failure, FailureKind, Statistics};
-pub use reader::{Cuts, MapReader, ReaderOptions, Snapshot};
+pub use pages::{Failure, FailureKind, ReaderOptions, Statistics};
+pub use reader::{Cuts, MapReader, Snapshot};
 pub use writer::{MapWriter, Merged};
 
 /// Compiles and runs the README's example.

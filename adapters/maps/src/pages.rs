@@ -17,7 +17,6 @@ use tokio::sync::Semaphore;
 use crate::ends::EndReads;
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, MapEntry};
-use crate::reader::ReaderOptions;
 
 /// Failures that are kept with their reason.
 const RECENT: usize = 32;
@@ -34,6 +33,25 @@ const PAGE_OVERHEAD: u64 = 200;
 
 /// Bytes of a page by default, from which the cache guesses how many it will have.
 const USUAL_PAGE: u64 = 64 << 10;
+
+/// The settings of a reader.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ReaderOptions {
+    /// Bytes of pages that are kept in memory; 64 MiB by default. With 0, each lookup reads its pages.
+    pub cache_bytes: u64,
+    /// Requests at once, of all lookups together; 32 by default.
+    pub parallel: usize,
+    /// How long a part of a map that could not be read is not read again, at most; a minute by default. The first pause
+    /// is a tenth of a second, and each one twice the last.
+    pub max_pause: Duration,
+}
+
+impl Default for ReaderOptions {
+    fn default() -> Self {
+        Self { cache_bytes: 64 << 20, parallel: 32, max_pause: Duration::from_mins(1) }
+    }
+}
 
 /// What a reader did, since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::iter::repeat_n;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join_all;
@@ -14,26 +13,7 @@ use sstfilter_map::{Coverage, Lookups, MapIndex, MapJudge, MapRead, SetMatch};
 
 use crate::error::Result;
 use crate::manifest::{Folder, Loaded, Manifest, MapEntry};
-use crate::pages::{Failure, Pages, Statistics};
-
-/// The settings of a reader.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ReaderOptions {
-    /// Bytes of pages that are kept in memory; 64 MiB by default. With 0, each lookup reads its pages.
-    pub cache_bytes: u64,
-    /// Requests at once, of all lookups together; 32 by default.
-    pub parallel: usize,
-    /// How long a part of a map that could not be read is not read again, at most; a minute by default. The first pause
-    /// is a tenth of a second, and each one twice the last.
-    pub max_pause: Duration,
-}
-
-impl Default for ReaderOptions {
-    fn default() -> Self {
-        Self { cache_bytes: 64 << 20, parallel: 32, max_pause: Duration::from_mins(1) }
-    }
-}
+use crate::pages::{Failure, Pages, ReaderOptions, Statistics};
 
 /// Which maps a snapshot uses.
 #[derive(Clone, Copy, Debug)]

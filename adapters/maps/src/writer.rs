@@ -15,7 +15,8 @@ use sstfilter_map::{FileMap, MapBuilder, MapError, MapIndex, MapMerge, MapOption
 use crate::ends::EndReads;
 use crate::error::{Error, Result};
 use crate::manifest::{Folder, Loaded, Manifest, MapEntry, Unedited};
-use crate::reader::{MapReader, ReaderOptions};
+use crate::pages::ReaderOptions;
+use crate::reader::MapReader;
 use crate::stream::{ReadAhead, upload};
 
 /// Attempts to merge maps that another process merges, too.
@@ -217,8 +218,9 @@ impl MapWriter {
                 (Err(unedited), None) => return Err(unedited.error),
             };
             match &output {
-                // Another process has replaced one of the inputs. No manifest has ever had this map.
-                Some(output) if !updated.has_had(output) => drop(self.delete(&output.object).await?),
+                // Another process has replaced one of the inputs. No manifest has ever had this map: a sweep deletes it if
+                // this fails.
+                Some(output) if !updated.has_had(output) => drop(self.delete(&output.object).await),
                 _ => {
                     merged.output = output;
                     return Ok(merged);
