@@ -15,8 +15,8 @@ use sstfilter_map_store::Snapshot;
 
 use crate::keys::{has_same_keys, key_of};
 
-/// Clauses that an `OR` keeps. Each `OR` of `AND`s would square their number, and to drop some only leaves more files.
-const MAX_CLAUSES: usize = 4;
+/// Clauses that are kept. Each `OR` of `AND`s would square their number, and to drop some only leaves more files.
+const MAX_CLAUSES: usize = 8;
 
 /// The maps of a column's values.
 pub(crate) struct ColumnMaps {
@@ -134,13 +134,14 @@ impl Wanted {
     pub(crate) fn and(mut self, other: Self) -> Self {
         for clause in other.clauses {
             let own = self.clauses.iter_mut().find(|own| own.len() == 1 && own.keys().eq(clause.keys()));
-            let Some(own) = own else {
+            if let Some(own) = own {
+                // Both are true for one row, and the row has one value.
+                let both = own.iter_mut().zip(clause.values());
+                both.for_each(|((_, keys), other)| keys.retain(|key| other.contains(key)));
+                own.retain(|_, keys| !keys.is_empty());
+            } else if self.clauses.len() < MAX_CLAUSES {
                 self.clauses.push(clause);
-                continue;
-            };
-            // Both are true for one row, and the row has one value.
-            own.iter_mut().zip(clause.values()).for_each(|((_, keys), other)| keys.retain(|key| other.contains(key)));
-            own.retain(|_, keys| !keys.is_empty());
+            }
         }
         self
     }

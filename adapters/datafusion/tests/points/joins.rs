@@ -262,6 +262,8 @@ async fn a_join_has_its_rows_however_the_engine_runs_it() {
         for (query, _) in QUERIES {
             joined.check(&config, &KEYS, query).await;
         }
+        let ran = joined.check(&config, &KEYS, inner).await;
+        assert_eq!(ran.opened, 4, "{setting:b}: {}", ran.plan);
     }
 }
 
