@@ -89,7 +89,7 @@ pub async fn refresh_map(
     let data_type = table.data_type(column)?;
     let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
     // Maps of which a page is damaged, as queries have found out. Their files are read again.
-    remove_unusable(writer, table.map_failures(column)).await?;
+    remove_unusable(writer, table.lasting_failures(column)).await?;
     let reader = writer.reader().await.map_err(external)?;
     let snapshot = reader.snapshot(&ids, Cuts::All).await;
     // Maps without an end: their files are not covered, and no merge could use them.

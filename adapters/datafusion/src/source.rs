@@ -140,7 +140,7 @@ impl FileSource for MappedSource {
         let Scan { maps, files, excluded, .. } = &*self.scan;
         let columns = maps.iter().map(|map| map.column.as_str()).collect::<Vec<_>>().join(", ");
         match t {
-            DisplayFormatType::TreeRender => writeln!(f, "maps={columns}\nexcluded={excluded} of {files}"),
+            DisplayFormatType::TreeRender => writeln!(f, "maps={columns}\nexcluded_by_maps={excluded} of {files}"),
             _ => write!(f, ", maps=[{columns}], files_excluded_by_maps={excluded} of {files}"),
         }
     }

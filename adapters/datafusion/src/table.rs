@@ -101,10 +101,13 @@ impl MappedTable {
         Ok(data_type)
     }
 
-    /// Returns the last failures of the readers of a column's maps.
-    pub(crate) fn map_failures(&self, column: &str) -> Vec<Failure> {
+    /// Returns those of the last failures of a column's maps that came twice. Damage in the store stays the same one, and
+    /// damage on the way does not.
+    pub(crate) fn lasting_failures(&self, column: &str) -> Vec<Failure> {
         let maps = self.maps.iter().filter(|map| map.column == column);
-        maps.flat_map(|map| map.snapshot.recent_failures()).collect()
+        let failures: Vec<_> = maps.flat_map(|map| map.snapshot.recent_failures()).collect();
+        let again = failures.iter().enumerate().filter(|(at, failure)| failures[..*at].contains(failure));
+        again.map(|(_, failure)| failure.clone()).collect()
     }
 
     /// Returns a table of some files whose rows are the values of a column, each with the fingerprint of its file.
