@@ -70,3 +70,9 @@ impl TableFile {
         Ok(FileId::from_fingerprint(KeyHasher::default().hash(text.as_bytes()).get()))
     }
 }
+
+/// Returns a random number, by which processes tell a table from a later one of the same words. No clock: those of
+/// several machines differ.
+pub(crate) fn stamp() -> u64 {
+    FileId::random().fingerprint()
+}

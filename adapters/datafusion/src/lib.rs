@@ -34,15 +34,21 @@
 mod file;
 mod functions;
 mod keys;
+mod listing;
 mod refresh;
 mod source;
 mod table;
 mod wanted;
+#[cfg(feature = "proto")]
+mod wire;
 
 pub use file::TableFile;
 pub use functions::map_part;
+pub use listing::{MAPPED_PARQUET, MappedListing, MappedListingFactory, refresh_listing};
 pub use refresh::{RefreshOptions, Refreshed, refresh_map};
 pub use table::{Counts, MappedTable};
+#[cfg(feature = "proto")]
+pub use wire::{decode_table, encode_table};
 
 /// Compiles the README's example.
 #[cfg(doctest)]

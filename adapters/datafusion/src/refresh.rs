@@ -24,6 +24,17 @@ const HEADS: usize = 16;
 /// message to the next task, and in that task's copy.
 const BYTES_PER_KEY: u64 = 32;
 
+/// Bytes of a file's end that a job reads first: enough for the footer of a small file. By default, the engine reads 512
+/// KiB, which is all of many files.
+const FOOTER_BYTES: usize = 4 << 10;
+
+/// Keys of a map that a job returns, about: engines refuse messages of more than 16 MiB, and a task passes eight bytes of
+/// each key to the next one.
+const KEYS_PER_MAP: u64 = 1 << 20;
+
+/// Attempts at a job that fails, although all of its files are there.
+const ATTEMPTS: u32 = 2;
+
 /// Files of a job. A plan names each with about 100 bytes, and engines refuse messages of more than 16 MiB.
 const MAX_FILES: usize = 50_000;
 
@@ -99,7 +110,7 @@ pub async fn refresh_map(
     // Files of a size that the last job shows to fit; at first, as if each byte were a key of one byte.
     let mut rest: Vec<_> = snapshot.uncovered().iter().map(|&at| (ids[at], &table.files()[at])).collect();
     let max_keys = (options.memory_bytes / BYTES_PER_KEY).max(1);
-    let mut bytes_at_once = max_keys;
+    let (mut bytes_at_once, mut failed) = (max_keys, 0);
     while !rest.is_empty() {
         let job = rest.split_off(rest.len() - fitting(&rest, bytes_at_once));
         let bytes = job.iter().map(|(_, file)| file.meta.size).sum::<u64>();
@@ -120,7 +131,9 @@ pub async fn refresh_map(
                 let changed = changed(session, table, &job, |_| true).await?;
                 let is_gone = |file: &(FileId, &TableFile)| changed.get(&file.0) == Some(&Change::Gone);
                 let found: Vec<_> = job.iter().copied().filter(|file| !is_gone(file)).collect();
-                if found.len() == job.len() {
+                // Engines do not always run a job again that has lost a process.
+                failed += u32::from(found.len() == job.len());
+                if failed == ATTEMPTS {
                     return Err(error);
                 }
                 refreshed.gone += job.len() - found.len();
@@ -132,6 +145,7 @@ pub async fn refresh_map(
                 refreshed.gone += gone;
                 refreshed.replaced += changed.len() - gone;
                 refreshed.added += job.len() - changed.len();
+                failed = 0;
                 let keys = if changed.len() < job.len() { add(writer, parts, &job, changed).await? } else { 0 };
                 // As many keys as fit, but for a fifth, in case that the next files have more for their size.
                 let fit = u128::from(bytes) * u128::from(max_keys) * 4 / (u128::from(keys.max(1)) * 5);
@@ -178,7 +192,11 @@ async fn build(
     files: &[(FileId, &TableFile)],
     (prefix_bits, max_keys): (u8, u64),
 ) -> Result<Vec<Bytes>> {
-    let parts = session.state().config().target_partitions() as u64;
+    let mut state = session.state();
+    let parts = (state.config().target_partitions() as u64).max(max_keys / KEYS_PER_MAP);
+    // The option of the session, because a plan that is sent to others has none for a file.
+    state.config_mut().options_mut().execution.parquet.metadata_size_hint = Some(FOOTER_BYTES);
+    let session = SessionContext::new_with_state(state);
     let job = FileId::random().fingerprint();
     let arguments = vec![ident(FILE), ident(column), lit(u64::from(prefix_bits)), lit(max_keys), lit(job)];
     let rows = session.read_table(Arc::new(table.keys(column, files)?))?;
@@ -192,7 +210,7 @@ async fn build(
 }
 
 /// Removes maps that cannot be read from the manifest.
-async fn remove_unusable(writer: &MapWriter, failures: Vec<Failure>) -> Result<()> {
+pub(crate) async fn remove_unusable(writer: &MapWriter, failures: Vec<Failure>) -> Result<()> {
     let is_unusable = |failure: &Failure| matches!(failure.kind, FailureKind::Missing | FailureKind::Damaged);
     let unusable: HashSet<_> = failures.into_iter().filter(is_unusable).map(|failure| failure.object).collect();
     if unusable.is_empty() {

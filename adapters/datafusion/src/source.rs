@@ -1,7 +1,7 @@
 //! The scan of a table's files, which does not open those that a join has no use for.
 
 use std::fmt::{self, Formatter};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -18,7 +18,8 @@ use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::morsel::{MorselPlan, MorselPlanner, Morselizer};
-use futures::lock::Mutex;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 
 use crate::wanted::{ColumnMaps, Wanted};
 
@@ -42,16 +43,32 @@ pub(crate) struct Scan {
     pub(crate) excluded: usize,
 }
 
+impl Scan {
+    /// Asks the maps which files of the table to open.
+    async fn search(self: Arc<Self>, wanted: Wanted) -> Arc<[bool]> {
+        let mut is_searched = vec![true; self.files];
+        wanted.retain(&self.maps, &mut is_searched, self.planned).await;
+        is_searched.into()
+    }
+}
+
 /// The position of a file of a plan in the list of the table.
 pub(crate) struct Position(pub(crate) usize);
 
-/// What maps said about a state of the filters.
-#[derive(Default)]
+/// What maps say about a state of the filters.
 struct Answer {
     generation: u64,
     wanted: Wanted,
-    /// Whether to open each file of the table; empty if any may have rows.
-    is_searched: Vec<bool>,
+    /// Whether to open each file of the table; empty if any may have rows. Whichever partition of the scan is polled
+    /// moves it on.
+    is_searched: Shared<BoxFuture<'static, Arc<[bool]>>>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        let any = async { Arc::default() };
+        Self { generation: 0, wanted: Wanted::default(), is_searched: any.boxed().shared() }
+    }
 }
 
 impl MappedSource {
@@ -70,20 +87,22 @@ impl MappedSource {
     async fn may_have_rows(&self, Position(position): Position) -> bool {
         // Before the filters are read: a later state of them only excludes more rows.
         let generation = self.dynamic.iter().map(snapshot_generation).fold(0, u64::wrapping_add);
-        // Partitions of the scan that open files meanwhile wait for the same answer.
-        let mut answer = self.answer.lock().await;
-        if answer.generation != generation {
-            let wanted = self.dynamic.iter().map(|term| Wanted::of(term, &self.scan.maps));
-            let wanted = wanted.fold(Wanted::default(), Wanted::and);
-            // Other filters, such as that of a `LIMIT`, may change with each batch.
-            if answer.wanted != wanted {
-                answer.is_searched = vec![true; self.scan.files];
-                wanted.retain(&self.scan.maps, &mut answer.is_searched, self.scan.planned).await;
-                answer.wanted = wanted;
+        let is_searched = {
+            let mut answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+            if answer.generation != generation {
+                let wanted = self.dynamic.iter().map(|term| Wanted::of(term, &self.scan.maps));
+                let wanted = wanted.fold(Wanted::default(), Wanted::and);
+                // Other filters, such as that of a `LIMIT`, may change with each batch.
+                if answer.wanted != wanted {
+                    let scan = Arc::clone(&self.scan);
+                    answer.is_searched = scan.search(wanted.clone()).boxed().shared();
+                    answer.wanted = wanted;
+                }
+                answer.generation = generation;
             }
-            answer.generation = generation;
-        }
-        answer.is_searched.get(position).copied().unwrap_or(true)
+            answer.is_searched.clone()
+        };
+        is_searched.await.get(position).copied().unwrap_or(true)
     }
 }
 

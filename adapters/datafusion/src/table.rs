@@ -27,7 +27,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use sstfilter::FileId;
 use sstfilter_map_store::{Cuts, Failure, MapReader};
 
-use crate::file::TableFile;
+use crate::file::{TableFile, stamp};
 use crate::keys::encoding;
 use crate::source::{MappedSource, Position, Scan};
 use crate::wanted::{ColumnMaps, Wanted};
@@ -37,18 +37,15 @@ use crate::wanted::{ColumnMaps, Wanted};
 /// The list of files is a snapshot: make a new table when files were added or removed. An object must never change
 /// under its name.
 pub struct MappedTable {
-    schema: TableSchema,
+    pub(crate) schema: TableSchema,
     pub(crate) url: ObjectStoreUrl,
     files: Vec<TableFile>,
-    maps: Vec<Arc<ColumnMaps>>,
-    /// Bytes of a file's end that are read first, if not as many as the session says.
-    footer_bytes: Option<usize>,
+    pub(crate) maps: Vec<Arc<ColumnMaps>>,
+    /// A random number that no other table has, see [`MappedListing`](crate::MappedListing).
+    #[cfg_attr(not(feature = "proto"), expect(dead_code, reason = "only other processes need it"))]
+    pub(crate) made: u64,
     counts: Mutex<Counts>,
 }
-
-/// Bytes of a file's end that [`MappedTable::keys`] reads first: enough for the footer of a small file. By default, the
-/// engine reads 512 KiB, which is all of many files.
-const FOOTER_BYTES: usize = 4 << 10;
 
 /// The column of [`MappedTable::keys`] that has the fingerprint of a file.
 pub(crate) const FILE: &str = "sstfilter_file";
@@ -59,7 +56,7 @@ impl MappedTable {
     pub fn new(schema: SchemaRef, url: ObjectStoreUrl, files: impl IntoIterator<Item = impl Into<TableFile>>) -> Self {
         let files = files.into_iter().map(Into::into).collect();
         let schema = TableSchema::from(schema);
-        Self { schema, url, files, maps: Vec::new(), footer_bytes: None, counts: Mutex::default() }
+        Self { schema, url, files, maps: Vec::new(), made: stamp(), counts: Mutex::default() }
     }
 
     /// Adds columns that files do not store: each [file](TableFile::with_partition) has one value of each of them.
@@ -90,7 +87,8 @@ impl MappedTable {
         let data_type = self.data_type(column)?;
         let ids = self.files.iter().map(|file| file.id(&self.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
         let snapshot = reader.snapshot(&ids, Cuts::All).await;
-        self.maps.push(Arc::new(ColumnMaps { column: column.to_owned(), data_type, snapshot }));
+        let (column, folder) = (column.to_owned(), reader.folder().clone());
+        self.maps.push(Arc::new(ColumnMaps { column, folder, data_type, snapshot }));
         Ok(self)
     }
 
@@ -115,12 +113,9 @@ impl MappedTable {
         let id = |id: FileId| vec![ScalarValue::UInt64(Some(id.fingerprint()))];
         let files = files.iter().map(|&(file, listed)| listed.clone().with_partition(id(file)));
         let own = self.schema.file_schema().field_with_name(column)?.clone();
+        let file = Field::new(FILE, DataType::UInt64, false);
         let table = Self::new(Arc::new(Schema::new(vec![own])), self.url.clone(), files);
-        Self { footer_bytes: Some(FOOTER_BYTES), ..table }.with_partition_columns(vec![Arc::new(Field::new(
-            FILE,
-            DataType::UInt64,
-            false,
-        ))])
+        table.with_partition_columns(vec![Arc::new(file)])
     }
 
     /// Returns the files.
@@ -135,7 +130,7 @@ impl MappedTable {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, count: impl FnOnce(&mut Counts)) {
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -236,8 +231,7 @@ impl TableProvider for MappedTable {
         let (is_planned, excluded) = self.plan(state, filters).await?;
         let planned = |(position, file): (usize, &TableFile)| {
             let planned = PartitionedFile::from(file.meta.clone()).with_extension(Position(position));
-            let metadata_size_hint = self.footer_bytes.or(planned.metadata_size_hint);
-            PartitionedFile { partition_values: file.partition.clone(), metadata_size_hint, ..planned }
+            PartitionedFile { partition_values: file.partition.clone(), ..planned }
         };
         let files = self.files.iter().enumerate().filter(|(position, _)| is_planned[*position]);
         let files = FileGroup::new(files.map(planned).collect());
@@ -282,4 +276,6 @@ pub struct Counts {
     /// Questions to the maps of a column. None is counted if the filter names no values, or if they need more pages
     /// than there are covered files. [`MapReader::statistics`] counts requests and failures.
     pub map_answers: u64,
+    /// Columns of a [`MappedListing`](crate::MappedListing) whose folder of maps could not be read.
+    pub unopened_maps: u64,
 }

@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::functions::core::r#struct::StructFunc;
 use datafusion::logical_expr::Operator;
+use datafusion::object_store::path::Path;
 use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, Literal};
 use datafusion::physical_expr::utils::{split_conjunction, split_disjunction};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -21,6 +22,8 @@ const MAX_CLAUSES: usize = 8;
 /// The maps of a column's values.
 pub(crate) struct ColumnMaps {
     pub(crate) column: String,
+    #[cfg_attr(not(feature = "proto"), expect(dead_code, reason = "only other processes need it"))]
+    pub(crate) folder: Path,
     pub(crate) data_type: DataType,
     pub(crate) snapshot: Snapshot,
 }

@@ -218,12 +218,12 @@ impl Pages {
     /// Reads a part of a map, if it is not in the cache. `None` if that fails, or has just failed: all files of the map
     /// may have the key.
     pub(crate) async fn part(&self, map: &MapEntry, index: &MapIndex, read: &MapRead) -> Option<MapPart<Bytes>> {
-        if self.is_paused(map, read) {
-            return None;
-        }
         let mut is_cached = true;
         let loading = async {
             is_cached = false;
+            if self.is_paused(map, read) {
+                return None;
+            }
             let loaded = self.load(map, index, read).await;
             self.pause(map, read, loaded.as_ref().err());
             loaded.inspect_err(|error| self.fail(map, error)).ok()

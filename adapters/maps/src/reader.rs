@@ -84,6 +84,12 @@ impl MapReader {
         Ok(true)
     }
 
+    /// Returns the folder of the maps.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.pages.folder().path
+    }
+
     /// Returns the manifest that the reader has.
     #[must_use]
     pub fn manifest(&self) -> Manifest {

@@ -6,6 +6,7 @@ mod damage;
 mod filters;
 mod fixture;
 mod joins;
+mod listing;
 mod refresh;
 mod rows;
 mod types;
