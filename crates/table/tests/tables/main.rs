@@ -22,17 +22,12 @@ use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot
 mod block_cache;
 mod caller_panics;
 mod callers;
-#[allow(dead_code, reason = "other test programs use the rest")]
-#[path = "../format/cases.rs"]
-mod cases;
 mod corruption;
 mod damage;
 mod errors;
-mod flipped_bits;
 mod key_parts;
 mod kinds;
 mod matrix;
-mod model;
 mod partitions;
 mod prefix_scan;
 mod ranges;

@@ -8,12 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::{
-    BitsPerKey, BuildContext, FalsePositiveRate, Filters, FixedPolicy, FixedPrefix, KeyHasher, KeyParts, KindId,
-    RandomAccess,
-};
+use sstfilter::{BitsPerKey, BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher, KindId, RandomAccess};
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
+use sstfilter_store::{FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
 
 use crate::callers::{Builder, Policy};
@@ -90,32 +87,6 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
     let table = Table::open_source(table.clone(), reading).unwrap();
     table.build_sidecar(options).unwrap().seal_sidecar().unwrap()
 }
-
-const END_BYTES: usize = 60;
-
-/// Returns the three parts of a sidecar: filter bytes, their description, and the end.
-fn parts_of(sidecar: &[u8]) -> [&[u8]; 3] {
-    let end = sidecar.len() - END_BYTES;
-    let filter_bytes = u64::from_le_bytes(sidecar[end..end + 8].try_into().unwrap());
-    let (filter, rest) = sidecar.split_at(usize::try_from(filter_bytes).unwrap());
-    let (description, end) = rest.split_at(rest.len() - END_BYTES);
-    [filter, description, end]
-}
-
-/// Returns the sidecar with the filter bytes `filter`, which `section` describes, under valid checksums.
-fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
-    let [_, description, end] = parts_of(sidecar);
-    let (mut description, mut end) = (description.to_vec(), end.to_vec());
-    description[SECTION].copy_from_slice(section);
-    end[..8].copy_from_slice(&(filter.len() as u64).to_le_bytes());
-    end[40..44].copy_from_slice(&crc32c::crc32c(&description).to_le_bytes());
-    let sum = crc32c::crc32c(&end[..56]);
-    end[56..].copy_from_slice(&sum.to_le_bytes());
-    [filter, &description, &end].concat().into()
-}
-
-/// Range of the first section in a description.
-const SECTION: std::ops::Range<usize> = 44..72;
 
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
     let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
@@ -353,38 +324,6 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
         assert_eq!(table.install_sidecar(&built, &options).unwrap(), None);
     }
     assert_eq!(place.files(), 1);
-}
-
-/// The description claims that a filter of whole keys holds the store's current parts. If it were used, prefixes would
-/// read as absent.
-// promise: limited-memory
-#[test]
-fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
-    let table = table(1, 3_000, b"v");
-    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(9)));
-    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let store = match cut {
-            Some(cut) => FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()),
-            None => FilterStore::default(),
-        };
-        let whole_keys = sidecar_of_keys(&table, &store, 0..3_000);
-        let store = store.with_filters(Filters::default().with_key_parts(parts.clone()));
-        let of_parts = sidecar_of_keys(&table, &store, 0..3_000);
-        let [filter, description, _] = parts_of(&whole_keys);
-        let files = files(&table, forged(&of_parts, filter, &description[SECTION]));
-        for options in [TableOptions::default(), TableOptions::default().with_filter_budget(FilterBudget::unlimited())]
-        {
-            let table = open(&files, options.with_key_parts(parts.clone()));
-            for key in (0..3_000).step_by(50) {
-                assert!(
-                    table.filters().may_contain_prefix(&name(key)[..9]),
-                    "{cut:?}: the prefix of key {key} is lost"
-                );
-            }
-            assert!(table.sidecar_problem().is_some() || table.filter_problem().is_some(), "{cut:?}");
-            assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
-        }
-    }
 }
 
 /// Without the copy, readers of the sidecar would lose the table's own range filter.

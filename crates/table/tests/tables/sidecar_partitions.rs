@@ -75,25 +75,6 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     }
 }
 
-#[test]
-fn verify_names_the_damaged_partition_of_a_sidecar() {
-    let bytes = table(1, 5_000, b"value");
-    for options in partitioned() {
-        let sidecar = built(&bytes, &options);
-        let sound = open(&files(&bytes, sidecar.clone()), TableOptions::default());
-        for (damaged_number, range) in (0..).zip(ranges(sound.filters().partitions().unwrap())) {
-            let mut damaged = sidecar.to_vec();
-            damaged[range.start.midpoint(range.end)] ^= 1;
-            match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
-                TableError::Filter { source: FilterProblem::PartitionChecksum { number, .. }, .. } => {
-                    assert_eq!(number, damaged_number);
-                }
-                other => panic!("partition {damaged_number}: {other}"),
-            }
-        }
-    }
-}
-
 /// A file that is opened by name for each read.
 #[derive(Debug)]
 struct ByName(PathBuf);
