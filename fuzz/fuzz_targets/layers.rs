@@ -1,6 +1,6 @@
-//! Filters of several parts: untrusted bytes, and filters that are filled, stored and damaged.
+//! Any bytes as a filter of several parts: loaded, inserted into and stored again.
 
 #![no_main]
 
-// promise: no-false-negatives
+// promise: safe-to-open
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::layers::exercise(bytes));

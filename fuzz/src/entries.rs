@@ -71,7 +71,7 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
     let context = pick::context(input, &hasher)?;
     let mut options = TableOptions::default().with_context(context);
     if let Some(policy) = pick::policy(input)? {
-        options = options.with_policy(policy.shared());
+        options = options.with_policy(policy);
     } else {
         options = options.without_filter();
     }

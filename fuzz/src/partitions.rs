@@ -69,7 +69,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let read = if input.ratio(1, 4)? { pick::key_parts(input)? } else { parts.clone() };
     let keys = keys(input)?;
     let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
-    let mut builder = PartitionedBuilder::new(policy.shared(), &context, options);
+    let mut builder = PartitionedBuilder::new(policy, &context, options);
     keys.iter().for_each(|key| builder.add_key(key));
     let built = builder.finish();
     let bytes = built.report.block_bytes;

@@ -20,35 +20,6 @@ pub fn rate(input: &mut Unstructured<'_>) -> Result<FalsePositiveRate> {
     Ok(FalsePositiveRate::new((2.0_f64.powi(-bits) * (1.0 + share)).min(0.5)).expect("in range"))
 }
 
-/// A policy.
-#[derive(Debug)]
-pub enum Policy {
-    /// One kind, and whether its blocks have exactly the bytes of their plan.
-    Kind(FixedPolicy, bool),
-    /// Chosen for each file.
-    Auto(AutoPolicy),
-}
-
-impl Policy {
-    /// As a store has it.
-    #[must_use]
-    pub fn as_dyn(&self) -> &dyn FilterPolicy {
-        match self {
-            Self::Kind(policy, _) => policy,
-            Self::Auto(policy) => policy,
-        }
-    }
-
-    /// As a store shares it.
-    #[must_use]
-    pub fn shared(self) -> Arc<dyn FilterPolicy> {
-        match self {
-            Self::Kind(policy, _) => Arc::new(policy),
-            Self::Auto(policy) => Arc::new(policy),
-        }
-    }
-}
-
 /// A rate, a size, or any bits of fingerprints.
 fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
     Ok(match input.int_in_range(0..=2)? {
@@ -71,27 +42,28 @@ pub fn some_policy(entry: &KindEntry) -> FixedPolicy {
 }
 
 /// Any policy of the library with any options; `None` for those that it refuses.
-pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
+pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Arc<dyn FilterPolicy>>> {
     let is_checked = input.arbitrary()?;
     let checked = |policy: FixedPolicy| if is_checked { policy.with_self_check() } else { policy.without_self_check() };
     let (kinds, number) = (kind::all(), input.int_in_range(0..=kind::all().len() + 2)?);
+    let auto = |policy: AutoPolicy| Arc::new(policy) as Arc<dyn FilterPolicy>;
+    let fixed = |policy: FixedPolicy| Arc::new(checked(policy)) as Arc<dyn FilterPolicy>;
     Ok(match kinds.get(number) {
         Some(entry) => {
             let policy = entry.configure(sizing(input)?);
             let (min_keys, max_keys) = (input.int_in_range(0..=1_100)?, input.arbitrary::<u32>()?.into());
-            let policy = policy.map(|policy| policy.with_min_keys(min_keys).with_max_keys(max_keys));
-            policy.ok().map(|policy| Policy::Kind(checked(policy), entry.has_exact_size))
+            policy.ok().map(|policy| fixed(policy.with_min_keys(min_keys).with_max_keys(max_keys)))
         }
-        None if number == kinds.len() => AutoPolicy::new(sizing(input)?).ok().map(Policy::Auto),
+        None if number == kinds.len() => AutoPolicy::new(sizing(input)?).ok().map(auto),
         None if number == kinds.len() + 1 => FixedPolicy::ribbon(rate(input)?).ok().map(|ribbon| {
             let ribbon = checked(ribbon.with_min_keys(0));
-            Policy::Auto(AutoPolicy::from_parts(FixedPolicy::default(), ribbon))
+            auto(AutoPolicy::from_parts(FixedPolicy::default(), ribbon))
         }),
         None => {
             let ribbon = RibbonKind::same_rate_as_bloom(size(input)?);
             let attempts = input.int_in_range(0..=70)?;
             let ribbon = ribbon.and_then(|ribbon| ribbon.with_max_attempts(attempts));
-            ribbon.ok().map(|ribbon| Policy::Kind(checked(FixedPolicy::from(ribbon)), false))
+            ribbon.ok().map(|ribbon| fixed(FixedPolicy::from(ribbon)))
         }
     })
 }
@@ -134,38 +106,4 @@ pub fn extractor(input: &mut Unstructured<'_>) -> Result<Arc<dyn KeyExtractor>> 
         return Ok(Arc::new(FixedPrefix::new(input.int_in_range(0..=5)?)));
     }
     Ok(Arc::new(DelimitedPrefix::new(input.arbitrary()?)))
-}
-
-/// Hashes: each some bytes of the input, one of the edges, or a run of neighbours, so that few bytes make many keys.
-pub fn hashes(input: &mut Unstructured<'_>, most: usize) -> Result<Vec<KeyHash>> {
-    let mut hashes = Vec::new();
-    while !input.is_empty() && hashes.len() < most {
-        let room = most - hashes.len();
-        match input.int_in_range(0..=9)? {
-            0..=2 => hashes.push(input.arbitrary()?),
-            3 => hashes.push(u64::from(input.arbitrary::<u16>()?)),
-            4 => hashes.push(u64::from(input.arbitrary::<u16>()?) << 48),
-            5 => hashes.extend(hashes.last().copied()),
-            6 => {
-                let (first, step) = (input.arbitrary::<u64>()?, input.arbitrary::<u64>()?);
-                let count = input.int_in_range(0..=300)?.min(room as u64);
-                hashes.extend((0..count).map(|index| first.wrapping_add(step.wrapping_mul(index))));
-            }
-            7 => {
-                let seed = u64::from(input.arbitrary::<u16>()?) << 32;
-                let count = input.int_in_range(0..=3_000)?.min(room as u64);
-                hashes.extend((0..count).map(|index| KeyHash::mix(seed | index).get()));
-            }
-            8 => {
-                let high = u64::from(input.arbitrary::<u8>()?) << 56;
-                let count = input.int_in_range(0..=300)?.min(room as u64);
-                hashes.extend((0..count).map(|index| high | KeyHash::mix(index).get() >> 8));
-            }
-            _ => {
-                let again: Vec<u64> = hashes.iter().rev().take(room.min(100)).copied().collect();
-                hashes.extend(again);
-            }
-        }
-    }
-    Ok(hashes.into_iter().map(KeyHash::from_well_mixed).collect())
 }

@@ -83,7 +83,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let table =
         TableIdentity::new(FileId::from_fingerprint(input.arbitrary()?), input.arbitrary()?, input.arbitrary()?);
     let mut store = FilterStore::new(Filters::default().with_hasher(hasher.clone()).with_key_parts(parts.clone()))
-        .with_policy(policy.shared());
+        .with_policy(policy);
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
     if let Some(cut) = cut {
         let options = PartitionOptions::new(cut, input.int_in_range(1 << 10..=4 << 10)?);
