@@ -1,4 +1,4 @@
-//! Any bytes as a file map, and maps of any files, merged and damaged: no key is lost, and all damage is found.
+//! Any bytes as a file map: loaded, probed in every way and merged.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a partitioned filter, and sound ones damaged: no key is lost, and all damage is found.
+//! Any bytes as a partitioned filter: opened, verified and probed, with a small index.
 
 #![no_main]
 

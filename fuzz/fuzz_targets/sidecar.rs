@@ -1,5 +1,4 @@
-//! Any bytes as a sidecar, and sound ones damaged: none is used for another table, no key is lost, and all damage is
-//! found.
+//! Any bytes as a sidecar: opened, probed, and used for no other table.
 
 #![no_main]
 

@@ -34,7 +34,6 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
 /// # Panics
 ///
 /// If the kind has none of them.
-#[must_use]
 pub fn some_policy(entry: &KindEntry) -> FixedPolicy {
     let sizes = [Sizing::FingerprintBits(8), BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into()];
     let policy = sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok());
