@@ -522,25 +522,6 @@ fn a_pipe_in_place_of_a_file_is_refused_and_one_with_keys_in_it_is_read() {
     assert_eq!(run(&["get", &place.text("tables"), "b"]).expect_code(0).stdout, "2\n");
 }
 
-#[test]
-fn endless_and_hollow_inputs_are_refused_before_they_take_the_memory() {
-    let place = Place::new();
-    let out = place.text("tables");
-    let limited = ["build", "--memory-limit", "1M", "--out", &out, "--input"];
-    for device in ["/dev/zero", "/dev/full"] {
-        run(&[&limited[..], &[device]].concat()).expect_error("--memory-limit");
-        run(&["get", device, "key"]).expect_error(device);
-        run(&["verify", device]).expect_code(2);
-    }
-    let hollow = place.text("000001.sst");
-    File::create(&hollow).unwrap().set_len(1 << 40).unwrap();
-    run(&[&limited[..], &[&hollow]].concat()).expect_error("--memory-limit");
-    run(&["get", &hollow, "key"]).expect_error(&hollow);
-    run(&["verify", &hollow]).expect_code(1);
-    run(&["inspect", &hollow]).expect_code(1);
-    assert!(!Path::new(&out).join("000001.sst").exists());
-}
-
 /// Commands with their results, small and large.
 fn commands(place: &Place) -> Vec<Vec<String>> {
     let value = "x".repeat(100_000);

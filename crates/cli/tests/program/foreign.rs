@@ -8,7 +8,6 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::{Place, flip, inspected, log_record, part, probed, run, write_manifest};
-use crate::effort;
 
 const FIXTURES: &str = "../interop/fixtures";
 
@@ -53,19 +52,6 @@ fn every_table_of_another_engine_is_sound_and_its_filter_has_each_of_its_keys() 
         if fixture["entries"] == "puts" && file["keys_not_compared_because"].is_null() && fixture["filter"] != "none" {
             assert_eq!(file["keys_compared"], fixture["count"], "{file}");
         }
-    }
-}
-
-/// The long form checks all of these tables; otherwise, one in three.
-#[test]
-fn no_stored_key_is_absent_from_its_table() {
-    let place = Place::new();
-    let is_decimal = |fixture: &Value| fixture["keys"] == "decimal" && fixture["count"] != 0;
-    let step = effort::sample(3);
-    for (path, fixture) in fixtures().into_iter().filter(|(_, fixture)| is_decimal(fixture)).step_by(step) {
-        let stored = place.write("stored", &decimal_keys(&fixture)[0]);
-        let lost = run(&["probe", &path, "--keys", &stored, "--list", "absent"]).expect_code(0).stdout;
-        assert_eq!(lost, "", "{path}: keys that it has are said to be absent");
     }
 }
 

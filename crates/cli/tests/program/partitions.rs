@@ -179,14 +179,3 @@ fn a_damaged_partition_of_a_sidecar_has_one_wording_and_costs_its_own_keys_alone
     let shown = run(&["inspect", &sidecar, "--absent", &absent, "--json"]).expect_code(0).json();
     assert!(number(&shown["files"][0]["observed"]["observed_fpr"]) < 0.03, "{shown}");
 }
-
-#[test]
-fn sizes_and_cuts_that_partitions_do_not_have_are_refused() {
-    let place = Place::new();
-    let out = place.text("tables");
-    let build = ["build", "--generate", "10", "--out", &out];
-    for wrong in ["100", "2M", "many", "-1", "4K:size"] {
-        let option = format!("--partitions={wrong}");
-        run(&[&build[..], &[&option]].concat()).expect_error("--partitions");
-    }
-}

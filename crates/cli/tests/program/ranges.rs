@@ -51,11 +51,7 @@ fn options_that_make_no_range_filter_are_refused() {
     let (rows, out) = (keys(&place), place.text("out"));
     for (options, words) in [
         (&["--range-filter", "hashed"][..], "expected ordered"),
-        (&["--range-filter", "hashed:0"], "longest range"),
-        (&["--range-filter", "hashed:1e18"], "at most 2^41 units"),
         (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
-        (&["--range-filter", "hashed:8:0.01:9"], "expected 1 to 8"),
-        (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
     ] {
         run(&[&["filter", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
         assert!(!place.path("out").exists());

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Place, names, program, run, say_skipped};
+use crate::common::{Place, names, run, say_skipped};
 
 /// Returns all files of a directory with their bytes; of what is no file, there are none.
 fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
@@ -287,21 +287,4 @@ fn sidecars_and_manual_pages_replace_their_like_and_nothing_else() {
             assert!((refused.stdout + &refused.stderr).contains(&format!("got {kind}")), "{kind}");
         }
     }
-}
-
-/// A limit on the length of files stands for a full disk.
-// promise: whole-tables
-#[test]
-fn a_build_that_cannot_be_completed_leaves_the_old_tables_as_they_were() {
-    let place = Place::new();
-    let out = place.build(3_000, &["--files", "8"]);
-    run(&["rebuild", &out]).expect_code(0);
-    let before = contents(&out);
-    let script = "trap '' XFSZ; ulimit -f 256; exec \"$@\"";
-    let large = ["build", "--generate", "30000", "--table-bytes", "1M", "--out", &out, "--overwrite"];
-    let mut command = Command::new("sh");
-    command.args(["-c", script, "sh"]).arg(program().get_program()).args(large);
-    let told = String::from_utf8(command.output().unwrap().stderr).unwrap();
-    assert!(told.contains("000001.sst; the old tables in ") && told.contains("are unchanged"), "{told}");
-    assert!(contents(&out) == before, "{:?}", names(&out));
 }
