@@ -1,7 +1,5 @@
 //! One key, or many, against the filters of 70 files. The benchmark `tables` has whole lookups.
 
-#![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
-
 use std::hint::black_box;
 
 use bytes::Bytes;
