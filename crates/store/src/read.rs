@@ -13,6 +13,7 @@ use sstfilter::{BlockError, FilterBlock, LoadContext};
 use super::budget::{Held, HeldFilter, INDEX, Matching, POINTS, RANGES, Reservation};
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
+use super::ongoing::Waiter;
 use super::partition::PartitionIndex;
 use super::ranges;
 use super::source::FilterSource;
@@ -77,15 +78,27 @@ impl FilterRead {
 pub struct OngoingRead {
     file: Arc<FileState>,
     number: u32,
+    /// From the first poll on.
+    waiter: Option<Waiter>,
 }
 
 impl Future for OngoingRead {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // The executor's code, outside of the lock.
         let waker = context.waker().clone();
-        if self.file.ongoing.wait(self.number, waker) { Poll::Pending } else { Poll::Ready(()) }
+        let waiter = *self.waiter.get_or_insert_with(Waiter::new);
+        if self.file.ongoing.wait(self.number, waiter, waker) { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Drop for OngoingRead {
+    fn drop(&mut self) {
+        // A read may take for ever, while lookups with a timeout come and go.
+        if let Some(waiter) = self.waiter {
+            self.file.ongoing.cancel(self.number, waiter);
+        }
     }
 }
 
@@ -299,7 +312,7 @@ impl FileState {
         let file = self.clone();
         match self.ongoing.begin(number, step) {
             Ok(step) => step.map(|step| FilterRead::Pending(PendingRead { file, range, number, step: Some(step) })),
-            Err(()) => Some(FilterRead::Ongoing(OngoingRead { file, number })),
+            Err(()) => Some(FilterRead::Ongoing(OngoingRead { file, number, waiter: None })),
         }
     }
 

@@ -12,6 +12,7 @@ use sstfilter_map::{FileMap, MapBuilder, MapError, MapMerge, MapOptions, MapRepo
 use super::FilterView;
 use super::mapped::Mapped;
 use super::maps::{MapReason, is_damaged};
+use super::writes::parts_without;
 use crate::file::FileFilters;
 
 /// A new map of a view, which says which files it needs keys of: `(add)* finish`.
@@ -90,11 +91,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
                 let below = self.floor().get().checked_sub(1).map(WriteId::from_stored);
                 (below.and_then(|last| Writes::new(WriteId::MIN, last)), self.maps_below_floor().collect())
             }
-            MapReason::Damaged => {
-                let damaged: Vec<_> = maps.iter().filter(|map| is_damaged(map)).collect();
-                let writes = damaged.iter().flat_map(|map| map.index().writes()).copied();
-                (writes.reduce(Writes::including), damaged)
-            }
+            MapReason::Damaged => (self.damaged_writes(), self.damaged_maps().collect()),
             _ => (self.uncovered_writes().reduce(Writes::including), Vec::new()),
         };
         let replaced = replaced.iter().map(|old| old.index().map_id()).collect();
@@ -132,7 +129,9 @@ impl<F: AsRef<FileFilters>> MapWrite<F> {
 
     /// Adds the hashes of all keys of one of the [files](Self::files), deleted keys too, by
     /// [`Filters::hash`](sstfilter::Filters::hash). A file that cannot be read need not be added: the new map does not
-    /// cover it, nor its writes, and [`needs_map`](FilterView::needs_map) no longer counts it. Other files are ignored.
+    /// cover it, nor its writes, and [`needs_map`](FilterView::needs_map) no longer counts it. While the view has such
+    /// files, damaged maps of their writes alone stay in use, and [garbage](MapReason::Garbage) is left where they have
+    /// writes. Other files are ignored.
     ///
     /// # Errors
     ///
@@ -154,7 +153,7 @@ impl<F: AsRef<FileFilters>> MapWrite<F> {
     ///
     /// # Errors
     ///
-    /// Those of `sink`, and [`MapError`] if nothing is covered.
+    /// Those of `sink`, and [`MapError`] if nothing is covered, because files were not added. That is not due again.
     pub fn finish(mut self, map: FileId, sink: &mut impl Write) -> io::Result<MapReport> {
         for (file, hashes) in &self.files {
             (**file).as_ref().state.is_without_map.store(hashes.is_none(), Ordering::Relaxed);
@@ -196,28 +195,18 @@ impl<F: AsRef<FileFilters>> MapWrite<F> {
 /// The writes of files without hashes are in no part.
 fn add_writes<F: AsRef<FileFilters>>(
     added: &mut MapBuilder,
-    mut parts: Vec<Writes>,
+    parts: Vec<Writes>,
     files: Vec<(Arc<F>, Option<Vec<KeyHash>>)>,
 ) {
     let writes = |file: &Arc<F>| (**file).as_ref().writes().writes();
-    for (file, _) in files.iter().filter(|(_, hashes)| hashes.is_none()) {
-        parts = parts.into_iter().flat_map(|part| without(part, writes(file))).collect();
-    }
-    let mut of_parts: Vec<_> = parts.into_iter().map(|part| (part, Vec::new())).collect();
+    let unknown = files.iter().filter(|(_, hashes)| hashes.is_none()).map(|(file, _)| writes(file));
+    let mut of_parts: Vec<_> = parts_without(parts, unknown).into_iter().map(|part| (part, Vec::new())).collect();
     for (file, hashes) in files {
         for (_, of_part) in of_parts.iter_mut().filter(|(part, _)| part.overlaps(writes(&file))) {
             of_part.extend_from_slice(hashes.as_deref().unwrap_or_default());
         }
     }
     of_parts.into_iter().for_each(|(part, hashes)| added.add_writes(part, hashes));
-}
-
-/// Returns what is left of an interval without another one.
-fn without(part: Writes, other: Writes) -> impl Iterator<Item = Writes> {
-    let last = other.first().get().checked_sub(1).map(WriteId::from_stored);
-    let first = other.last().get().checked_add(1).map(WriteId::from_stored);
-    let before = last.and_then(|last| part.within(WriteId::MIN, last));
-    before.into_iter().chain(first.and_then(|first| part.within(first, WriteId::MAX)))
 }
 
 fn address<F>(file: &Arc<F>) -> usize {

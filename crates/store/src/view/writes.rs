@@ -91,11 +91,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     pub(super) fn needs_map_of_writes(&self, policy: &MapPolicy) -> Option<MapReason> {
         let maps = self.writes().map_or(&[][..], |set| set.maps());
-        let has_joined = |first: WriteId| self.flushed.is_some_and(|last| first <= last);
-        let is_due = |map: &FileMap<Bytes>| {
-            map.index().writes().first().is_some_and(|writes| has_joined(writes.first())) && is_damaged(map)
-        };
-        if maps.iter().any(|map| is_due(map)) {
+        // A map that would cover nothing cannot be written: then the damaged ones stay, whose other pages are of use.
+        let parts = self.parts_to_cover(self.damaged_writes()).unwrap_or_default();
+        if !parts_without(parts, self.unknown_writes()).is_empty() {
             return Some(MapReason::Damaged);
         }
         let uncovered = self.uncovered_writes().count();
@@ -133,14 +131,27 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
 
     /// Returns the writes of files that no map covers, and that a map could cover by now.
     pub(super) fn uncovered_writes(&self) -> impl Iterator<Item = Writes> {
-        let files = || self.all_filters().map(|(_, file)| file);
-        // No map covers a write whose keys are not all known.
-        let is_unknown = |file: &&FileFilters| file.state.is_without_map.load(Ordering::Relaxed);
-        let unknown: Vec<_> = files().filter(is_unknown).map(|file| file.writes().writes()).collect();
-        files().filter_map(FileFilters::writes_in_maps).filter(move |writes| {
+        let unknown: Vec<_> = self.unknown_writes().collect();
+        let files = self.all_filters().map(|(_, file)| file);
+        files.filter_map(FileFilters::writes_in_maps).filter(move |writes| {
             let has_joined = self.flushed.is_some_and(|last| writes.last() <= last);
             has_joined && !self.covers(*writes) && !unknown.iter().any(|unknown| unknown.overlaps(*writes))
         })
+    }
+
+    /// Returns the writes of files whose keys are not known. No new map covers them.
+    fn unknown_writes(&self) -> impl Iterator<Item = Writes> {
+        let files = self.all_filters().map(|(_, file)| file);
+        files.filter(|file| file.state.is_without_map.load(Ordering::Relaxed)).map(|file| file.writes().writes())
+    }
+
+    pub(super) fn damaged_maps(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
+        self.writes().into_iter().flat_map(WriteSet::maps).filter(|map| is_damaged(map))
+    }
+
+    /// Returns the hull of what damaged maps cover.
+    pub(super) fn damaged_writes(&self) -> Option<Writes> {
+        self.damaged_maps().flat_map(|map| map.index().writes()).copied().reduce(Writes::including)
     }
 
     /// Returns the first write of the files above the last level. Only files of the last level have older entries.
@@ -162,8 +173,10 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     fn keys_below_floor(&self) -> Option<u64> {
         let floor = self.floor();
         let files = self.all_filters().map(|(_, file)| file).filter(|file| file.writes().writes().first() < floor);
-        // Only a file without filters has no known number of keys.
-        let keys = |file: &FileFilters| Some(file.metadata().keys_added()).filter(|keys| *keys > 0);
+        // A file without filters has no known number of keys. A file whose keys could not be read would divide the new map,
+        // which then has keys of other files twice, or leave nothing of it: it would soon be due again.
+        let is_known = |file: &FileFilters| !file.state.is_without_map.load(Ordering::Relaxed);
+        let keys = |file: &FileFilters| Some(file.metadata().keys_added()).filter(|keys| *keys > 0 && is_known(file));
         files.map(keys).try_fold(0, |sum: u64, keys| Some(sum.saturating_add(keys?)))
     }
 
@@ -179,4 +192,17 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         let above = hull.and_then(|hull| hull.within(floor, flushed));
         Ok(below.into_iter().chain(above).collect())
     }
+}
+
+/// Returns what is left of intervals without others.
+pub(super) fn parts_without(parts: Vec<Writes>, others: impl Iterator<Item = Writes>) -> Vec<Writes> {
+    others.fold(parts, |parts, other| parts.into_iter().flat_map(|part| without(part, other)).collect())
+}
+
+/// Returns what is left of an interval without another one.
+fn without(part: Writes, other: Writes) -> impl Iterator<Item = Writes> {
+    let last = other.first().get().checked_sub(1).map(WriteId::from_stored);
+    let first = other.last().get().checked_add(1).map(WriteId::from_stored);
+    let before = last.and_then(|last| part.within(WriteId::MIN, last));
+    before.into_iter().chain(first.and_then(|first| part.within(first, WriteId::MAX)))
 }

@@ -11,7 +11,7 @@ use std::task::Wake;
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter_store::{FilterBudget, FilterReads, FilterSource, FilterStore, FilterView, PendingRead};
+use sstfilter_store::{FilterBudget, FilterReads, FilterSource, FilterStore, FilterView, OngoingRead, PendingRead};
 use tokio::time::{Duration, timeout};
 
 use crate::common::effort;
@@ -180,6 +180,38 @@ fn a_lookup_that_waits_takes_over_a_read_that_was_dropped_and_once_one_that_fail
     let read = file.filters.read_for(&[0, 0, 0, 7]).unwrap();
     read.complete(Err::<Bytes, _>("the network is away"));
     assert!(file.filters.read_for(&[0, 0, 0, 7]).is_none());
+}
+
+#[test]
+fn lookups_that_no_longer_wait_leave_no_waker() {
+    let store = FilterStore::default();
+    let file = file_to_be_read(&store, numbered(0..3_000));
+    let view = view_of_all(&store, std::slice::from_ref(&file));
+    let (key, other) = (7_u32.to_be_bytes(), view.candidates(&[0, 0, 0, 7]));
+    let begin = || view.candidates(&key).reads().pending.pop().expect("nothing is loaded").1;
+    let wait = || other.reads().ongoing.pop().expect("it is being read").1;
+    let poll_with = |waiting: &mut OngoingRead, flag: &Arc<Flag>| {
+        pin!(waiting).poll(&mut Context::from_waker(&Waker::from(flag.clone())))
+    };
+    let [flag, gone] = [(); 2].map(|()| Arc::new(Flag(false.into())));
+    let read = begin();
+    // Each of them is polled by one executor, then by another, then cancelled.
+    let (mut early, mut late) = (wait(), wait());
+    assert!(poll_with(&mut early, &gone).is_pending() && poll_with(&mut early, &flag).is_pending());
+    for _ in 0..1_000 {
+        let mut waiting = wait();
+        assert!(poll_with(&mut waiting, &flag).is_pending() && poll_with(&mut waiting, &gone).is_pending());
+    }
+    assert_eq!((Arc::strong_count(&flag), Arc::strong_count(&gone)), (2, 1), "the first one waits");
+    drop(read);
+    assert!(flag.0.swap(false, Ordering::SeqCst) && !gone.0.load(Ordering::SeqCst));
+    // The first one was not polled again: when it is dropped, another waits for another read.
+    let read = begin();
+    assert!(poll_with(&mut late, &flag).is_pending());
+    drop(early);
+    drop(read);
+    assert!(flag.0.load(Ordering::SeqCst) && poll(late).is_ready());
+    assert_eq!(Arc::strong_count(&flag), 1);
 }
 
 #[test]

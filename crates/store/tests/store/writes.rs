@@ -68,6 +68,23 @@ fn written(view: &FilterView<File>, reason: MapReason) -> (Map, Vec<FileId>) {
     (load(view, map, finish(write, map, |file| Some(hashes(view, file))).unwrap()), replaced)
 }
 
+/// Does what is due until nothing is, without the keys of the file that has the key `unreadable`.
+fn maintained(mut view: FilterView<File>, policy: &MapPolicy, unreadable: u32) -> FilterView<File> {
+    for _ in 0..5 {
+        let Some(reason) = view.needs_map(policy) else { return view };
+        let (map, write) = (FileId::random(), view.write_map_for(reason, options()).unwrap());
+        let replaced = write.replaced().to_vec();
+        let is_readable = |file: &File| !file.has(&unreadable.to_be_bytes());
+        let bytes = finish(write, map, |file| Some(hashes(&view, file)).filter(|_| is_readable(file)));
+        // If nothing is left to cover, there is no map.
+        let Ok(bytes) = bytes else { continue };
+        let kept = view.maps().filter(|map| !replaced.contains(&map.index().map_id())).cloned();
+        let maps: Vec<_> = kept.chain([load(&view, map, bytes)]).collect();
+        view = view.with_maps(&maps).unwrap();
+    }
+    panic!("{:?} is due for ever", view.needs_map(policy));
+}
+
 /// Returns the number of files that are searched for an absent key.
 fn found(view: &FilterView<File>, key: u32) -> usize {
     all_candidates(view, &key.to_be_bytes()).len()
@@ -187,6 +204,46 @@ fn the_writes_of_a_file_whose_keys_could_not_be_read_are_not_covered() {
     let view = view.with_maps(&[load(&view, map, finish(write, map, of_others).unwrap())]).unwrap();
     assert_eq!((view.uncovered_files().count(), view.needs_map(&policy)), (1, None));
     assert_eq!([5, 2, 7, 8, 6].map(|key| found(&view, key)), [1, 2, 2, 2, 1]);
+}
+
+// promise: file-maps
+#[test]
+fn maintenance_ends_although_files_of_damaged_maps_cannot_be_read() {
+    let files: [(u32, &[u32], _); 2] = [(0, &[1, 2, 9], Some(writes(2, 2))), (0, &[1, 3, 9], Some(writes(1, 1)))];
+    let view = view_of(&files).with_flushed(id(2));
+    let [newer, older] = [(writes(2, 2), [1, 2, 9]), (writes(1, 1), [1, 3, 9])];
+    let damaged = |(writes, keys): (Writes, [u32; 3])| damaged_leaf(writes, &keys);
+    // Nothing can be rebuilt.
+    let one = view.with_maps(&[leaf(older.0, &older.1), damaged(newer)]).unwrap();
+    assert_eq!(one.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+    let one = maintained(one, &MapPolicy::default(), 2);
+    assert_eq!((one.maps().count(), found(&one, 2), found(&one, 3)), (2, 2, 2));
+    // One of two can. By now, the file of the other is known not to be readable.
+    let both = view.with_maps(&[damaged(older), damaged(newer)]).unwrap();
+    assert_eq!(both.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+    let both = maintained(both, &MapPolicy::default(), 2);
+    assert_eq!((both.maps().count(), found(&both, 2), found(&both, 3)), (1, 1, 2));
+    // Without the file, a new map is of use again.
+    let unreadable = one.files(0).find(|file| file.has(&2_u32.to_be_bytes())).unwrap().clone();
+    let edit = ViewEdit::new().remove(0, &unreadable).add_newest(0, flushed(files[0].1, newer.0));
+    let replaced = one.edited(edit).unwrap();
+    assert_eq!(replaced.needs_map(&MapPolicy::default()), Some(MapReason::Damaged));
+    assert_eq!(found(&maintained(replaced, &MapPolicy::default(), 4), 4), 0);
+}
+
+// promise: file-maps
+#[test]
+fn maintenance_ends_although_files_below_the_garbage_cannot_be_read() {
+    let (keys, gone): (Vec<u32>, Vec<u32>) = ((1..=20).collect(), (1..=200).collect());
+    let unstated = || engine::file(&store(), numbered([50, 60]));
+    // Nothing is left to cover; or two intervals, each with all keys of the first file.
+    for unreadable in [unstated(), flushed(&[50, 60], writes(5, 5))] {
+        let view = added(&view_of(&[(1, &keys, Some(writes(1, 9)))]), 1, unreadable).with_flushed(id(9));
+        let view = view.with_maps(&[leaf(writes(1, 9), &gone)]).unwrap();
+        assert_eq!(view.needs_map(&MapPolicy::default()), Some(MapReason::Garbage(200)));
+        let view = maintained(view, &MapPolicy::default(), 50);
+        assert_eq!([1, 20, 50, 60].map(|key| found(&view, key)), [1; 4]);
+    }
 }
 
 #[test]
