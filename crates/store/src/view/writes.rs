@@ -173,8 +173,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     fn keys_below_floor(&self) -> Option<u64> {
         let floor = self.floor();
         let files = self.all_filters().map(|(_, file)| file).filter(|file| file.writes().writes().first() < floor);
-        // A file without filters has no known number of keys. A file whose keys could not be read would divide the new map,
-        // which then has keys of other files twice, or leave nothing of it: it would soon be due again.
+        // A file without filters has no known number of keys. A file whose keys could not be read would divide the new
+        // map, which then has keys of other files twice, or leave nothing of it: it would soon be due again.
         let is_known = |file: &FileFilters| !file.state.is_without_map.load(Ordering::Relaxed);
         let keys = |file: &FileFilters| Some(file.metadata().keys_added()).filter(|keys| *keys > 0 && is_known(file));
         files.map(keys).try_fold(0, |sum: u64, keys| Some(sum.saturating_add(keys?)))
