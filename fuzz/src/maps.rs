@@ -10,7 +10,7 @@ use sstfilter_map::{FileMap, LocalId, Lookups, MapAnswer, MapIndex, MapMerge, Ma
 /// Bytes after the covered files: numbers, the map's fingerprint, the trailer.
 const END_BYTES: usize = 60;
 
-/// Loads the bytes as a map, as they are and sealed.
+/// Loads the bytes as a map, unchanged, and under checksums that hold.
 pub fn exercise(bytes: &[u8]) {
     load(bytes);
     load(&sealed(bytes));

@@ -7,7 +7,7 @@ use sstfilter_store::PartitionIndex;
 
 use crate::container::Container;
 
-/// Opens the bytes as a container, as they are and sealed.
+/// Opens the bytes as a container, unchanged, and under checksums that hold.
 pub fn exercise(bytes: &[u8]) {
     open(bytes, &KeyHasher::default());
     open(&sealed(bytes), &KeyHasher::default());

@@ -6,7 +6,7 @@ use sstfilter_store::{FilterMetadata, FilterStore, TableIdentity};
 
 use crate::metadata;
 
-/// Opens the bytes as a sidecar, as they are and sealed.
+/// Opens the bytes as a sidecar, unchanged, and under checksums that hold.
 pub fn exercise(bytes: &[u8]) {
     open(bytes);
     open(&sealed(bytes));

@@ -26,16 +26,16 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, TableReference};
 use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::execution::{FunctionRegistry, TaskContext};
-use datafusion::logical_expr::{AggregateUDF, Extension, LogicalPlan, ScalarUDF, WindowUDF};
+use datafusion::logical_expr::{Extension, LogicalPlan};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::logical_plan::LogicalExtensionCodec;
 use sstfilter_datafusion::{MAPPED_PARQUET, MappedListing, MappedListingFactory, decode_table, encode_table, map_part};
 
-/// Bytes of a message between processes, at most. Ballista's 16 MiB are the names of some 250,000 files in a plan, or the
-/// hashes of two million ids of a file.
+/// Bytes of a message between processes, at most. Ballista's 16 MiB are less than the names of 200,000 files in a plan, or
+/// the hashes of 2.1 million ids of a file.
 const MAX_MESSAGE_BYTES: u32 = 1 << 30;
 
-/// Tables that a scheduler keeps open, and the files that they have together: some 350 bytes for each.
+/// Tables that a scheduler keeps open, and the files that they have together.
 const MAX_TABLES: usize = 64;
 const MAX_FILES: usize = 2_000_000;
 
@@ -174,18 +174,6 @@ impl LogicalExtensionCodec for MapCodec {
 
     fn try_encode_file_format(&self, bytes: &mut Vec<u8>, format: Arc<dyn FileFormatFactory>) -> Result<()> {
         self.ballista.try_encode_file_format(bytes, format)
-    }
-
-    fn try_decode_udf(&self, name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
-        self.ballista.try_decode_udf(name, bytes)
-    }
-
-    fn try_decode_udaf(&self, name: &str, bytes: &[u8]) -> Result<Arc<AggregateUDF>> {
-        self.ballista.try_decode_udaf(name, bytes)
-    }
-
-    fn try_decode_udwf(&self, name: &str, bytes: &[u8]) -> Result<Arc<WindowUDF>> {
-        self.ballista.try_decode_udwf(name, bytes)
     }
 }
 

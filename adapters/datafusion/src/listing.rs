@@ -44,7 +44,7 @@ pub struct MappedListing {
     state: std::sync::Mutex<State>,
 }
 
-/// What a table has since it was made or reloaded.
+/// The state of a table since it was made or reloaded.
 struct State {
     /// A random number for that: a process that has a table of the same words lists again if this differs.
     #[cfg_attr(not(feature = "proto"), expect(dead_code, reason = "only other processes need it"))]

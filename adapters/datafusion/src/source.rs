@@ -29,12 +29,12 @@ use crate::wanted::{ColumnMaps, Wanted};
 pub(crate) struct MappedSource {
     inner: Arc<dyn FileSource>,
     scan: Arc<Scan>,
-    /// Those filters of the inner source that may change. The others were asked about when the query was planned.
+    /// The filters of the inner source that may change. The others were evaluated when the query was planned.
     dynamic: Arc<[Arc<dyn PhysicalExpr>]>,
     answer: Arc<Mutex<Answer>>,
 }
 
-/// What a plan knows of its table.
+/// The part of a table that a plan needs to ask maps again.
 pub(crate) struct Scan {
     pub(crate) maps: Vec<Arc<ColumnMaps>>,
     /// The files of the table, those that the plan reads, and those that maps have excluded from it.
@@ -55,7 +55,7 @@ impl Scan {
 /// The position of a file of a plan in the list of the table.
 pub(crate) struct Position(pub(crate) usize);
 
-/// What maps say about a state of the filters.
+/// The answer of the maps for one state of the filters.
 struct Answer {
     generation: u64,
     wanted: Wanted,
@@ -83,7 +83,7 @@ impl MappedSource {
         Arc::new(Self { inner, ..self.clone() })
     }
 
-    /// Whether a file may have rows for which the filters are true as they are now.
+    /// Whether a file may have rows for which the current filters are true.
     async fn may_have_rows(&self, Position(position): Position) -> bool {
         // Before the filters are read: a later state of them only excludes more rows.
         let generation = self.dynamic.iter().map(snapshot_generation).fold(0, u64::wrapping_add);

@@ -28,7 +28,7 @@ pub(crate) struct ColumnMaps {
     pub(crate) snapshot: Snapshot,
 }
 
-/// What must hold of a file if the predicate is true for one of its rows: all clauses, as a conjunction of
+/// The conditions of a file that has a row for which the predicate is true: all clauses, as a conjunction of
 /// disjunctions. Without clauses, nothing is known of the file. An empty clause holds of none.
 ///
 /// Each expression has the clauses of the rows for which it is true. Rows for which it is false or NULL are the same to a
@@ -167,7 +167,7 @@ impl Wanted {
             both
         });
         let mut clauses: Vec<_> = both.collect();
-        // Those of the fewest columns and keys exclude the most files.
+        // Clauses of the fewest columns and keys exclude the most files.
         clauses.sort_by_key(|clause| (clause.len(), clause.values().map(BTreeSet::len).sum::<usize>()));
         clauses.dedup();
         clauses.truncate(MAX_CLAUSES);

@@ -21,7 +21,7 @@ fn key(number: u64) -> String {
     format!("{number:08}")
 }
 
-/// An object store. Each request takes a millisecond. Every so many requests, if that is not 0, one fails.
+/// An object store. Each request takes a millisecond. One of `requests_per_failure` fails, unless that is 0.
 #[derive(Default)]
 struct Objects {
     stored: Mutex<HashMap<(&'static str, FileId), Bytes>>,

@@ -125,7 +125,7 @@ pub struct Cluster {
     folder: PathBuf,
 }
 
-/// What the processes of a cluster have asked for since the last time.
+/// The requests of the processes of a cluster since the last call.
 pub struct Asked {
     pub planner: Vec<Request>,
     pub workers: Vec<Vec<Request>>,
