@@ -251,7 +251,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Probes for many keys at once, and stores the answers in `matches` in the same order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
-        let words = matches.cleared(hashes.len());
+        self.may_contain_words(hashes, matches.cleared(hashes.len()));
+    }
+
+    /// Like [`may_contain_batch`](Self::may_contain_batch), but stores the answer for key `i` as bit `i % 64` of
+    /// `words[i / 64]`, and clears the bits after the last key. Pass one word for each 64 keys: keys beyond the words
+    /// get no answer, and words beyond the keys keep what they contain.
+    pub fn may_contain_words(&self, hashes: &[KeyHash], words: &mut [u64]) {
+        let count = words.len().min(hashes.len().div_ceil(64));
+        let (Some(words), hashes) = (words.get_mut(..count), hashes.get(..count * 64).unwrap_or(hashes)) else { return };
         match self.shape.payload(self.data.as_ref()) {
             Some(payload) if self.trailer.has_whole_keys => self.shape.any.may_contain_batch(payload, hashes, words),
             _ => batch::all_match(hashes, words),

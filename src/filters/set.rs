@@ -85,7 +85,13 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
 
     /// Like [`matches`](Self::matches), for a key that was hashed by [`Filters::hash`].
     pub fn matches_hash(&self, hash: KeyHash, matches: &mut MatchBitmap) {
-        let words = matches.cleared(self.readers.len());
+        self.matches_words(hash, matches.cleared(self.readers.len()));
+    }
+
+    /// Like [`matches_hash`](Self::matches_hash), but stores the answer of filter `i` as bit `i % 64` of
+    /// `words[i / 64]`, and clears the bits after the last filter. Pass one word for each 64 filters: filters beyond
+    /// the words are not probed, and words beyond the filters keep what they contain.
+    pub fn matches_words(&self, hash: KeyHash, words: &mut [u64]) {
         let counters = self.counters.of_thread();
         counters.add(PROBES, 1);
         let mut key = PreparedKey::new(hash);

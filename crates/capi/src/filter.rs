@@ -1,0 +1,210 @@
+//! `sstf_filter`: the filter of one open file.
+
+use core::ffi::c_int;
+use core::ops::Bound;
+
+use sstfilter::{FilterBlock, Filters, KeyHash, KeyRange};
+use sstfilter_range::RangeFilter;
+
+use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, guarded, slice, slice_mut};
+use crate::policy::Policy;
+
+/// `sstf_filter`.
+pub(crate) enum Filter {
+    Keys(KeyFilter),
+    Ranges(RangeFilter<BlockBytes>),
+}
+
+/// A filter of keys.
+pub(crate) struct KeyFilter {
+    block: FilterBlock<BlockBytes>,
+    filters: Filters,
+    /// Whether keys are answered by their hashes; otherwise, by their prefixes.
+    has_whole_keys: bool,
+    has_own_hash: bool,
+    prefix_bytes: usize,
+}
+
+impl KeyFilter {
+    fn load(policy: &Policy, block: BlockBytes, file: u64) -> Result<Self, Failure> {
+        let block = FilterBlock::load(block, policy.load_context(file))?;
+        let (has_own_hash, prefix_bytes) = (policy.has_own_hash, policy.prefix_bytes);
+        Ok(Self {
+            has_whole_keys: block.info().whole_keys,
+            block,
+            filters: policy.filters.clone(),
+            has_own_hash,
+            prefix_bytes,
+        })
+    }
+
+    #[inline]
+    fn may_contain(&self, key: &[u8]) -> bool {
+        if self.has_whole_keys {
+            return self.has_own_hash || self.block.may_contain(self.filters.hash(key));
+        }
+        self.may_contain_prefix(key)
+    }
+
+    fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
+        self.block.may_contain_prefix(&self.filters.prefix(prefix))
+    }
+
+    /// Answers for a single key, and for a range within one prefix.
+    fn may_contain_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        if upper.and_then(|upper| upper.strip_prefix(lower)) == Some(&[0]) {
+            return self.may_contain(lower);
+        }
+        let Some(prefix) = lower.get(..self.prefix_bytes).filter(|prefix| !prefix.is_empty()) else { return true };
+        let is_within = match (upper, KeyRange::prefix_upper_bound(prefix)) {
+            (_, Bound::Unbounded) => true,
+            (Some(upper), Bound::Excluded(end) | Bound::Included(end)) => upper <= end.as_slice(),
+            (None, _) => false,
+        };
+        !is_within || self.may_contain_prefix(prefix)
+    }
+}
+
+/// Returns the range from `lower` to before `upper`.
+fn range<'a>(lower: &'a [u8], upper: Option<&'a [u8]>) -> KeyRange<'a> {
+    KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) }
+}
+
+impl Filter {
+    #[inline]
+    fn may_contain(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Keys(filter) => filter.may_contain(key),
+            Self::Ranges(filter) => filter.may_contain_range(key..=key),
+        }
+    }
+
+    fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
+        match self {
+            Self::Keys(filter) => filter.may_contain_prefix(prefix),
+            Self::Ranges(filter) => match KeyRange::prefix_upper_bound(prefix) {
+                Bound::Excluded(upper) | Bound::Included(upper) => {
+                    filter.may_contain_range(range(prefix, Some(&upper)))
+                }
+                Bound::Unbounded => filter.may_contain_range(range(prefix, None)),
+            },
+        }
+    }
+
+    fn may_contain_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        match self {
+            Self::Keys(filter) => filter.may_contain_range(lower, upper),
+            Self::Ranges(filter) => filter.may_contain_range(range(lower, upper)),
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sstf_filter_open(
+    policy: Option<&Policy>,
+    block: *const u8,
+    bytes: usize,
+    file: u64,
+    flags: u32,
+    filter: Out<'_, *mut Filter>,
+    error: Out<'_, ErrorText>,
+) -> Status {
+    create(filter, error, || {
+        let policy = policy.ok_or_else(|| Failure::argument("the policy is NULL"))?;
+        // SAFETY: the caller passes this many bytes.
+        let block = unsafe { slice(block, bytes) }.ok_or_else(|| Failure::argument("the block is NULL"))?;
+        // SAFETY: the caller keeps borrowed bytes until the filter is closed.
+        let block = unsafe { BlockBytes::new(block, flags) }?;
+        Ok(match &policy.ranges {
+            Some(_) => Filter::Ranges(RangeFilter::load(block, policy.range_context(file))?),
+            None => Filter::Keys(KeyFilter::load(policy, block, file)?),
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sstf_filter_close(filter: Option<Box<Filter>>) {
+    guarded((), || drop(filter));
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sstf_filter_may_contain(
+    filter: Option<&Filter>,
+    key: *const u8,
+    length: usize,
+) -> c_int {
+    // SAFETY: the caller passes a key of this length.
+    let Some((filter, key)) = filter.zip(unsafe { slice(key, length) }) else { return 1 };
+    guarded(1, || c_int::from(filter.may_contain(key)))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sstf_filter_may_contain_hash(filter: Option<&Filter>, hash: u64) -> c_int {
+    let Some(Filter::Keys(filter)) = filter else { return 1 };
+    guarded(1, || c_int::from(filter.block.may_contain(KeyHash::from_well_mixed(hash))))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sstf_filter_may_contain_hashes(
+    filter: Option<&Filter>,
+    hashes: *const u64,
+    count: usize,
+    bits: *mut u64,
+) -> usize {
+    // SAFETY: the caller passes words for this many bits.
+    let Some(bits) = (unsafe { slice_mut(bits, count.div_ceil(64)) }) else { return count };
+    // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
+    let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
+    match filter.zip(hashes) {
+        Some((Filter::Keys(filter), hashes)) => {
+            answer(bits, count, |bits| filter.block.may_contain_words(hashes, bits))
+        }
+        _ => set_all(bits, count),
+    }
+}
+
+/// Has `probe` set the words of `count` answers, or sets all if it panics. Returns how many are set.
+pub(crate) fn answer(bits: &mut [u64], count: usize, probe: impl FnOnce(&mut [u64])) -> usize {
+    if !guarded(false, || {
+        probe(bits);
+        true
+    }) {
+        set_all(bits, count);
+    }
+    bits.iter().map(|word| word.count_ones() as usize).sum()
+}
+
+/// Sets `count` bits, and clears those after them in the last word.
+pub(crate) fn set_all(bits: &mut [u64], count: usize) -> usize {
+    bits.fill(u64::MAX);
+    if let Some(last) = bits.last_mut() {
+        *last >>= (64 - count % 64) % 64;
+    }
+    count
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sstf_filter_may_contain_prefix(
+    filter: Option<&Filter>,
+    prefix: *const u8,
+    length: usize,
+) -> c_int {
+    // SAFETY: the caller passes a prefix of this length.
+    let Some((filter, prefix)) = filter.zip(unsafe { slice(prefix, length) }) else { return 1 };
+    guarded(1, || c_int::from(filter.may_contain_prefix(prefix)))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sstf_filter_may_contain_range(
+    filter: Option<&Filter>,
+    lower: *const u8,
+    lower_length: usize,
+    upper: *const u8,
+    upper_length: usize,
+) -> c_int {
+    // SAFETY: the caller passes keys of these lengths.
+    let Some((filter, lower)) = filter.zip(unsafe { slice(lower, lower_length) }) else { return 1 };
+    // SAFETY: as above.
+    let upper = if upper.is_null() { None } else { unsafe { slice(upper, upper_length) } };
+    guarded(1, || c_int::from(filter.may_contain_range(lower, upper)))
+}

@@ -1,0 +1,16 @@
+//! The C interface of sstfilter. `include/sstfilter.h` documents it; this crate implements its functions, in its order.
+//!
+//! Every function catches panics. Pointers that C may pass as NULL are `Option`s of references and boxes, which have
+//! the layout of pointers.
+
+// Callers keep the rules of the header: pointers are NULL or valid, and objects come from this library.
+#![allow(clippy::missing_safety_doc, clippy::needless_pass_by_value, reason = "functions of C")]
+
+mod block;
+mod builder;
+mod call;
+mod filter;
+mod policy;
+mod set;
+#[cfg(test)]
+mod tests;
