@@ -1,0 +1,249 @@
+// sstfilter_rocksdb.h: scans of RocksDB skip tables without a key in their range, in unmodified RocksDB.
+//
+// A table is skipped as a whole, with its tombstones. That is sound only because a filter here has every entry of its
+// table, deletions and merge operands as well, because a table with range tombstones gets none, and because a scan
+// cannot leave the range that tables were probed for: Scan sets the bounds of the iterator together with the callback.
+// Do not call ReadOptions::table_filter with filters of your own that lack one of these.
+//
+//   sstf_options options = SSTF_OPTIONS_INIT;             // keys of 16 bytes: user, time; scans of up to 1,000 units
+//   options.kind = "hashed-range"; options.prefix_bytes = 8; options.integer_bytes = 8; options.longest_range = 1000;
+//   std::shared_ptr<sstfilter::TableFilter> filter;
+//   rocksdb::Status s = sstfilter::TableFilter::Create(options, "user-times", &filter);
+//   if (s.ok()) s = filter->AddTo(&column_family_options);                                  // before the DB is opened
+//
+//   std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(filter->Scan(lower, upper), column_family));
+//   for (it->Seek(lower); it->Valid(); it->Next()) ...                                      // or SeekForPrev and Prev
+//
+// Tables written before, by other programs or with other options are searched, as are those with a damaged filter. Point
+// lookups (Get) are as before: RocksDB does not call the callback for them.
+#ifndef SSTFILTER_ROCKSDB_H
+#define SSTFILTER_ROCKSDB_H
+
+#include <rocksdb/comparator.h>
+#include <rocksdb/options.h>
+#include <rocksdb/table_properties.h>
+#include <rocksdb/version.h>
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "sstfilter.h"
+
+namespace sstfilter {
+
+// The filters of one kind in the tables of a column family, or of several: of ranges, or of keys with prefixes. Any
+// number of threads can use one. Filters of different kinds stand beside each other in a table, under their names.
+class TableFilter : public std::enable_shared_from_this<TableFilter> {
+ public:
+  // Counts of tables that scans came to.
+  struct Stats {
+    uint64_t probed = 0;    // tables with a filter that could be used
+    uint64_t skipped = 0;   // those of them that had no key in the range
+    uint64_t unusable = 0;  // tables whose filter is damaged, or of another configuration
+  };
+
+  // Creates filters with these options. Tables keep them under `name`: choose another name for other options. Filters
+  // in use stay in memory, up to `cache_bytes`, beside the copy that RocksDB has among the properties of open tables.
+  static rocksdb::Status Create(const sstf_options& options, const std::string& name,
+                                std::shared_ptr<TableFilter>* filter, size_t cache_bytes = size_t{256} << 20) {
+    sstf_policy* policy = nullptr;
+    sstf_error error = {};
+    if (sstf_abi_version() < SSTF_ABI_VERSION) return rocksdb::Status::NotSupported("libsstfilter is too old");
+    if (options.hash_tag != 0) return rocksdb::Status::InvalidArgument("hash_tag: the library hashes RocksDB's keys");
+    if (sstf_policy_create(&options, &policy, &error) != SSTF_OK) {
+      return rocksdb::Status::InvalidArgument(error.message);
+    }
+    filter->reset(new TableFilter(policy, "sstfilter." + name, cache_bytes));
+    return rocksdb::Status::OK();
+  }
+
+  ~TableFilter() { sstf_policy_destroy(policy_); }
+
+  // Has tables carry filters. Refuses comparators other than the bytewise ones, without timestamps or with 64-bit ones.
+  rocksdb::Status AddTo(rocksdb::ColumnFamilyOptions* options) {
+    const char* name = options->comparator->Name();
+    const int timestamp_bytes = TimestampBytes(name);
+    if (timestamp_bytes < 0) return rocksdb::Status::InvalidArgument("expected a bytewise comparator, got", name);
+    auto factory = std::make_shared<Factory>(shared_from_this(), timestamp_bytes);
+    options->table_properties_collector_factories.push_back(std::move(factory));
+    return rocksdb::Status::OK();
+  }
+
+  // Returns options for an iterator over the keys from `lower` to before `upper`, without their timestamps. The bounds
+  // are copied; those of `base` are replaced. A callback of `base` is called first: filters can be combined.
+  rocksdb::ReadOptions Scan(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
+                            const rocksdb::ReadOptions& base = {}) {
+    return Scan(std::shared_ptr<Bounds>(new Bounds{lower.ToString(), upper.ToString(), true}), base);
+  }
+
+  // Returns options for an iterator over the keys that begin with `prefix`.
+  rocksdb::ReadOptions ScanPrefix(const rocksdb::Slice& prefix, const rocksdb::ReadOptions& base = {}) {
+    std::string upper = prefix.ToString();
+    while (!upper.empty() && upper.back() == '\xff') upper.pop_back();
+    if (!upper.empty()) upper.back() = static_cast<char>(upper.back() + 1);
+    const bool has_upper = !upper.empty();  // otherwise, no other keys are above these
+    return Scan(std::shared_ptr<Bounds>(new Bounds{prefix.ToString(), std::move(upper), has_upper}), base);
+  }
+
+  Stats stats() const { return {probed_.load(), skipped_.load(), unusable_.load()}; }
+
+ private:
+  struct Bounds {
+    const std::string from, to;
+    const bool has_upper;
+    const rocksdb::Slice lower{from}, upper{to};
+  };
+
+  // A property: one byte with the length of the timestamps that keys had, eight with the table's id, and the block.
+  static constexpr size_t kHeaderBytes = 9;
+
+  // Builds the filter of one table.
+  struct Collector : rocksdb::TablePropertiesCollector {
+    Collector(std::shared_ptr<TableFilter> filter, int timestamp_bytes)
+        : filter_(std::move(filter)), timestamp_bytes_(timestamp_bytes), id_(sstf_file_id_random()) {
+      sstf_builder_create(filter_->policy_, id_, SSTF_COMPACTION, 0, &builder_, nullptr);
+    }
+    ~Collector() override { sstf_builder_destroy(builder_); }
+
+    rocksdb::Status AddUserKey(const rocksdb::Slice& key, const rocksdb::Slice&, rocksdb::EntryType type,
+                               rocksdb::SequenceNumber, uint64_t) override {
+      const size_t timestamp_bytes = static_cast<size_t>(timestamp_bytes_);
+      if (type == rocksdb::kEntryRangeDeletion || key.size() < timestamp_bytes) {
+        is_refused_ = true;
+      } else {
+        sstf_builder_add_key(builder_, key.data(), key.size() - timestamp_bytes);
+      }
+      return rocksdb::Status::OK();
+    }
+
+    // RocksDB calls this twice for a table.
+    rocksdb::Status Finish(rocksdb::UserCollectedProperties* properties) override {
+      const void* block = nullptr;
+      size_t bytes = 0;
+      const bool has_filter = !is_refused_ && id_ != SSTF_UNBOUND;
+      if (!has_filter || sstf_builder_finish(builder_, &block, &bytes, nullptr)) return rocksdb::Status::OK();
+      std::string value(1, static_cast<char>(timestamp_bytes_));
+      for (int shift = 0; shift < 64; shift += 8) value.push_back(static_cast<char>(id_ >> shift));
+      value.append(static_cast<const char*>(block), bytes);
+      (*properties)[filter_->property_] = std::move(value);
+      return rocksdb::Status::OK();
+    }
+
+    rocksdb::UserCollectedProperties GetReadableProperties() const override { return {}; }
+    const char* Name() const override { return filter_->property_.c_str(); }
+
+    const std::shared_ptr<TableFilter> filter_;
+    const int timestamp_bytes_;
+    const uint64_t id_;
+    sstf_builder* builder_ = nullptr;
+    bool is_refused_ = false;
+  };
+
+  struct Factory : rocksdb::TablePropertiesCollectorFactory {
+    Factory(std::shared_ptr<TableFilter> filter, int timestamp_bytes)
+        : filter_(std::move(filter)), timestamp_bytes_(timestamp_bytes) {}
+    rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
+      return new Collector(filter_, timestamp_bytes_);
+    }
+    const char* Name() const override { return filter_->property_.c_str(); }
+
+    const std::shared_ptr<TableFilter> filter_;
+    const int timestamp_bytes_;
+  };
+
+  using OpenFilter = std::shared_ptr<const sstf_filter>;
+  struct Cached {
+    std::string end;  // of the block, with its checksums and its table's id
+    OpenFilter filter;
+    size_t bytes;
+  };
+
+  TableFilter(sstf_policy* policy, std::string property, size_t cache_bytes)
+      : policy_(policy), property_(std::move(property)), cache_bytes_(cache_bytes) {}
+
+  rocksdb::ReadOptions Scan(std::shared_ptr<const Bounds> bounds, const rocksdb::ReadOptions& base) {
+    rocksdb::ReadOptions options = base;
+    options.iterate_lower_bound = &bounds->lower;
+    options.iterate_upper_bound = bounds->has_upper ? &bounds->upper : nullptr;
+    // Every copy of the options has the callback, also the iterator's own, and so keeps the bounds alive.
+    options.table_filter = [self = shared_from_this(), bounds = std::move(bounds),
+                            first = base.table_filter](const rocksdb::TableProperties& table) {
+      return (!first || first(table)) && self->MayContain(table, *bounds);
+    };
+    return options;
+  }
+
+  // Returns the length of timestamps in keys; -1 for a comparator of another order.
+  static int TimestampBytes(const std::string& comparator) {
+    if (comparator == "leveldb.BytewiseComparator") return 0;
+    return comparator == "leveldb.BytewiseComparator.u64ts" ? 8 : -1;
+  }
+
+  bool MayContain(const rocksdb::TableProperties& table, const Bounds& bounds) {
+    const auto property = table.user_collected_properties.find(property_);
+    if (property == table.user_collected_properties.end() || table.num_range_deletions > 0) return true;
+    const std::string& value = property->second;
+    const int timestamp_bytes = TimestampBytes(table.comparator_name);
+    bool is_known = timestamp_bytes >= 0 && value.size() > kHeaderBytes && value[0] == timestamp_bytes;
+#if ROCKSDB_MAJOR >= 9
+    // Whether its keys had timestamps when they were added depends on how the table was written.
+    is_known = is_known && (timestamp_bytes == 0 || table.user_defined_timestamps_persisted != 0);
+#endif
+    const OpenFilter filter = is_known ? Open(value) : nullptr;
+    const std::string &from = bounds.from, &to = bounds.to;
+    const bool may_contain = sstf_filter_may_contain_range(filter.get(), from.data(), from.size(),
+                                                           bounds.has_upper ? to.data() : nullptr, to.size());
+    (filter ? probed_ : unusable_)++;
+    if (!may_contain) skipped_++;
+    return may_contain;
+  }
+
+  // Returns the filter of a property, verified and from the cache; null if it cannot be used.
+  OpenFilter Open(const std::string& value) {
+    std::string end = value.substr(value.size() > 80 ? value.size() - 80 : 0);
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      const auto found = by_end_.find(end);
+      if (found != by_end_.end()) {
+        cached_.splice(cached_.begin(), cached_, found->second);
+        return found->second->filter;
+      }
+    }
+    uint64_t id = 0;
+    for (int byte = 8; byte > 0; byte--) id = id << 8 | static_cast<unsigned char>(value[byte]);
+    const void* block = value.data() + kHeaderBytes;
+    sstf_filter* opened = nullptr;
+    sstf_filter_open(policy_, block, value.size() - kHeaderBytes, id, SSTF_COPY, &opened, nullptr);
+    // One that cannot be used is kept as well: it is not verified again by each scan.
+    OpenFilter filter(opened, [](const sstf_filter* closed) { sstf_filter_close(const_cast<sstf_filter*>(closed)); });
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (by_end_.count(end) == 0) {
+      cached_.push_front({end, filter, value.size()});
+      by_end_[std::move(end)] = cached_.begin();
+      used_bytes_ += value.size();
+    }
+    while (used_bytes_ > cache_bytes_ && !cached_.empty()) {
+      used_bytes_ -= cached_.back().bytes;
+      by_end_.erase(cached_.back().end);
+      cached_.pop_back();
+    }
+    return filter;
+  }
+
+  sstf_policy* const policy_;
+  const std::string property_;
+  const size_t cache_bytes_;
+  std::mutex mutex_;
+  std::list<Cached> cached_;  // the one used last first
+  std::unordered_map<std::string, std::list<Cached>::iterator> by_end_;
+  size_t used_bytes_ = 0;
+  std::atomic<uint64_t> probed_{0}, skipped_{0}, unusable_{0};
+};
+
+}  // namespace sstfilter
+#endif
