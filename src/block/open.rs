@@ -260,6 +260,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain_words(&self, hashes: &[KeyHash], words: &mut [u64]) {
         let count = words.len().min(hashes.len().div_ceil(64));
         let (Some(words), hashes) = (words.get_mut(..count), hashes.get(..count * 64).unwrap_or(hashes)) else { return };
+        if hashes.len() < self.shape.any.min_batch() {
+            return batch::answers(hashes, words, |hash| self.may_contain(hash));
+        }
         match self.shape.payload(self.data.as_ref()) {
             Some(payload) if self.trailer.has_whole_keys => self.shape.any.may_contain_batch(payload, hashes, words),
             _ => batch::all_match(hashes, words),

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::ops::Bound;
 
-use sstfilter::{FilterBlock, Filters, KeyHash, KeyRange};
+use sstfilter::{FilterBlock, KeyHash, KeyHasher, KeyRange};
 use sstfilter_range::RangeFilter;
 
 use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, guarded, slice, slice_mut};
@@ -18,36 +18,30 @@ pub(crate) enum Filter {
 /// A filter of keys.
 pub(crate) struct KeyFilter {
     block: FilterBlock<BlockBytes>,
-    filters: Filters,
-    /// Whether keys are answered by their hashes; otherwise, by their prefixes.
-    has_whole_keys: bool,
-    has_own_hash: bool,
-    prefix_bytes: usize,
+    /// Hashes whole keys; `None` if the caller does, or if the filter has none.
+    hasher: Option<KeyHasher>,
+    policy: Policy,
 }
 
 impl KeyFilter {
     fn load(policy: &Policy, block: BlockBytes, file: u64) -> Result<Self, Failure> {
         let block = FilterBlock::load(block, policy.load_context(file))?;
-        let (has_own_hash, prefix_bytes) = (policy.has_own_hash, policy.prefix_bytes);
-        Ok(Self {
-            has_whole_keys: block.info().whole_keys,
-            block,
-            filters: policy.filters.clone(),
-            has_own_hash,
-            prefix_bytes,
-        })
+        let hasher = Some(policy.filters.hasher()).filter(|_| block.info().whole_keys && !policy.has_own_hash);
+        Ok(Self { hasher: hasher.cloned(), block, policy: policy.clone() })
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is most of what a call costs")]
     fn may_contain(&self, key: &[u8]) -> bool {
-        if self.has_whole_keys {
-            return self.has_own_hash || self.block.may_contain(self.filters.hash(key));
+        match &self.hasher {
+            Some(hasher) => self.block.may_contain(hasher.hash(key)),
+            None => self.may_contain_prefix(key),
         }
-        self.may_contain_prefix(key)
     }
 
+    #[inline(never)]
     fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
-        self.block.may_contain_prefix(&self.filters.prefix(prefix))
+        self.block.may_contain_prefix(&self.policy.filters.prefix(prefix))
     }
 
     /// Answers for a single key, and for a range within one prefix.
@@ -55,7 +49,9 @@ impl KeyFilter {
         if upper.and_then(|upper| upper.strip_prefix(lower)) == Some(&[0]) {
             return self.may_contain(lower);
         }
-        let Some(prefix) = lower.get(..self.prefix_bytes).filter(|prefix| !prefix.is_empty()) else { return true };
+        let Some(prefix) = lower.get(..self.policy.prefix_bytes).filter(|prefix| !prefix.is_empty()) else {
+            return true;
+        };
         let is_within = match (upper, KeyRange::prefix_upper_bound(prefix)) {
             (_, Bound::Unbounded) => true,
             (Some(upper), Bound::Excluded(end) | Bound::Included(end)) => upper <= end.as_slice(),
@@ -63,6 +59,12 @@ impl KeyFilter {
         };
         !is_within || self.may_contain_prefix(prefix)
     }
+}
+
+/// Out of line, so that probes of keys need less of the stack.
+#[inline(never)]
+fn has_key(filter: &RangeFilter<BlockBytes>, key: &[u8]) -> bool {
+    filter.may_contain_range(key..=key)
 }
 
 /// Returns the range from `lower` to before `upper`.
@@ -75,7 +77,7 @@ impl Filter {
     fn may_contain(&self, key: &[u8]) -> bool {
         match self {
             Self::Keys(filter) => filter.may_contain(key),
-            Self::Ranges(filter) => filter.may_contain_range(key..=key),
+            Self::Ranges(filter) => has_key(filter, key),
         }
     }
 
