@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "sstfilter.h"
-
 static const char *search(FILE *in, uint64_t end, const char *key) {
   char line[4096];
   for (rewind(in); (uint64_t)ftell(in) < end && fgets(line, sizeof line, in);) {

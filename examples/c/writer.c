@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "sstfilter.h"
-
 int main(int count, char **arguments) {
   sstf_options options = SSTF_OPTIONS_INIT;
   sstf_policy *policy;
