@@ -87,6 +87,10 @@ fn assert_answers_as_each_alone(members: &[Member]) {
         for (&hash, expected) in hashes.iter().zip(&expected) {
             set.matches_hash(hash, &mut matches);
             assert_eq!(&matches.iter().collect::<Vec<_>>(), expected, "{instructions}, {} filters", members.len());
+            let mut first = [0x5555; 2];
+            set.matches_words(hash, &mut first[..1]);
+            let first_word = expected.iter().filter(|&&index| index < 64).fold(0, |word, &index| word | 1_u64 << index);
+            assert_eq!(first, [if members.is_empty() { 0x5555 } else { first_word }, 0x5555]);
         }
         for batch in [hashes.len(), 33, 1, 0] {
             let hashes = &hashes[..batch.min(hashes.len())];

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// The most bytes of each page that has a limit: a page that grows by a sentence with every change is one that nobody
 /// reads.
-const MAX_BYTES: [(&str, usize); 11] = [
+const MAX_BYTES: [(&str, usize); 12] = [
     ("ARCHITECTURE.md", 8_000),
     ("CONTRIBUTING.md", 4_000),
     ("FORMAT.md", 39_000),
@@ -18,6 +18,7 @@ const MAX_BYTES: [(&str, usize); 11] = [
     ("PROMISES.md", 12_000),
     ("SECURITY.md", 8_000),
     ("benches/RESULTS.md", 15_000),
+    ("docs/c.md", 7_000),
     ("docs/engines.md", 25_000),
     ("docs/many-files.md", 9_000),
     ("docs/reports.md", 8_700),
