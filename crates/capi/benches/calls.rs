@@ -2,6 +2,14 @@
 //!
 //! `bench FOLDER`, which crates/capi/check calls, has `libcalls.so` of calls.c and the library in FOLDER.
 
+#![expect(
+    unsafe_code,
+    clippy::undocumented_unsafe_blocks,
+    clippy::unwrap_used,
+    clippy::unchecked_time_subtraction,
+    reason = "a benchmark, which calls functions of C"
+)]
+
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::hint::black_box;
 use std::time::Duration;
@@ -23,7 +31,6 @@ type Loop = extern "C" fn(*const c_void, *const c_void, usize) -> u64;
 
 fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
     let name = CString::new(name).unwrap();
-    // SAFETY: the library is open, and the name is a string.
     let found = unsafe { dlsym(library, name.as_ptr()) };
     assert!(!found.is_null(), "no {name:?}");
     found
@@ -31,7 +38,6 @@ fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
 
 fn cpu_time() -> Duration {
     let mut time = [0; 2];
-    // SAFETY: the time of this thread (3), of two words on 64-bit Linux.
     unsafe { clock_gettime(3, &raw mut time) };
     Duration::new(time[0].try_into().unwrap(), time[1].try_into().unwrap())
 }
@@ -59,14 +65,12 @@ impl C {
     fn open(folder: &str) -> Self {
         let open = |name: &str| {
             let path = CString::new(format!("{folder}/{name}")).unwrap();
-            // SAFETY: the path is a string; 258 is RTLD_NOW | RTLD_GLOBAL.
             let library = unsafe { dlopen(path.as_ptr(), 258) };
             assert!(!library.is_null(), "cannot open {path:?}");
             library
         };
         let mut c =
             Self { library: open("libsstfilter.so.0"), loops: open("libcalls.so"), policy: std::ptr::null_mut() };
-        // SAFETY: the function of the header; the options are those of SSTF_OPTIONS_INIT.
         unsafe {
             let create: extern "C" fn(*const usize, *mut *mut c_void, *mut c_void) -> c_int =
                 std::mem::transmute(symbol(c.library, "sstf_policy_create"));
@@ -78,7 +82,6 @@ impl C {
 
     fn filter(&self, block: &[u8]) -> *const c_void {
         let mut filter = std::ptr::null_mut();
-        // SAFETY: the function of the header.
         unsafe {
             type Open =
                 extern "C" fn(*const c_void, *const u8, usize, u64, u32, *mut *mut c_void, *mut c_void) -> c_int;
@@ -93,7 +96,6 @@ impl C {
         let pointers: Vec<_> = blocks.iter().map(|block| block.as_ref().as_ptr()).collect();
         let lengths: Vec<_> = blocks.iter().map(|block| block.as_ref().len()).collect();
         let (files, mut set, mut unusable) = (vec![0_u64; blocks.len()], std::ptr::null_mut(), 1_usize);
-        // SAFETY: the function of the header.
         unsafe {
             type Open = extern "C" fn(
                 *const c_void,
@@ -118,7 +120,6 @@ impl C {
     }
 
     fn run<'a, T>(&self, name: &str, object: *const c_void, values: &'a [T]) -> impl FnMut() -> u64 + 'a {
-        // SAFETY: a loop of calls.c.
         let run: Loop = unsafe { std::mem::transmute(symbol(self.loops, name)) };
         move || run(object, values.as_ptr().cast(), values.len())
     }

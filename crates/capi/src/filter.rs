@@ -10,6 +10,7 @@ use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, guarded, 
 use crate::policy::Policy;
 
 /// `sstf_filter`.
+#[expect(clippy::large_enum_variant, reason = "there is one per file, and another box would cost each probe a load")]
 pub(crate) enum Filter {
     Keys(KeyFilter),
     Ranges(RangeFilter<BlockBytes>),

@@ -5,7 +5,7 @@ use std::fs;
 use std::mem::offset_of;
 use std::path::Path;
 
-use super::{block, call, policy};
+use super::{block, builder, call, filter, policy, set};
 
 /// The C file that states the layouts of the structures, on 64-bit platforms.
 macro_rules! layouts {
@@ -21,6 +21,16 @@ macro_rules! layouts {
         )+
         text + "#endif\n"
     }};
+}
+
+#[test]
+fn objects_can_be_shared_by_threads_and_builders_can_move() {
+    fn is_shared<T: Send + Sync>() {}
+    fn can_move<T: Send>() {}
+    is_shared::<policy::Policy>();
+    is_shared::<filter::Filter>();
+    is_shared::<set::Set>();
+    can_move::<builder::Builder>();
 }
 
 #[test]
