@@ -259,7 +259,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// get no answer, and words beyond the keys keep what they contain.
     pub fn may_contain_words(&self, hashes: &[KeyHash], words: &mut [u64]) {
         let count = words.len().min(hashes.len().div_ceil(64));
-        let (Some(words), hashes) = (words.get_mut(..count), hashes.get(..count * 64).unwrap_or(hashes)) else { return };
+        let (Some(words), hashes) = (words.get_mut(..count), hashes.get(..count * 64).unwrap_or(hashes)) else {
+            return;
+        };
         if hashes.len() < self.shape.any.min_batch() {
             return batch::answers(hashes, words, |hash| self.may_contain(hash));
         }

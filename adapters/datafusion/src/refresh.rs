@@ -15,6 +15,7 @@ use sstfilter_map_store::{Cuts, Failure, FailureKind, MapEntry, MapWriter};
 
 use crate::file::TableFile;
 use crate::functions::{TOO_MANY_KEYS, map_part};
+use crate::keys::depends_on_session;
 use crate::table::{FILE, MappedTable};
 
 /// Objects that are looked at again at once.
@@ -98,6 +99,11 @@ pub async fn refresh_map(
         return plan_err!("expected a writer with the default hash, which executors have, got {got:?}");
     }
     let data_type = table.data_type(column)?;
+    if depends_on_session(&data_type, session.copied_config().options()) {
+        return plan_err!(
+            "column {column}: timestamps have maps in sessions without coerce_int96, and this one has it"
+        );
+    }
     let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
     // Maps of which a page is damaged, as queries have found out. Their files are read again.
     remove_unusable(writer, table.lasting_failures(column)).await?;

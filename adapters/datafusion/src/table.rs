@@ -28,7 +28,7 @@ use sstfilter::FileId;
 use sstfilter_map_store::{Cuts, Failure, MapReader};
 
 use crate::file::{TableFile, stamp};
-use crate::keys::encoding;
+use crate::keys::{depends_on_session, encoding};
 use crate::source::{MappedSource, Position, Scan};
 use crate::wanted::{ColumnMaps, Wanted};
 
@@ -145,20 +145,26 @@ impl MappedTable {
         Ok(self.files.iter().zip(is_planned).filter_map(|(file, is_planned)| is_planned.then_some(file)).collect())
     }
 
+    /// Returns the maps that a query of the session can use.
+    fn maps_for(&self, state: &dyn Session) -> Vec<Arc<ColumnMaps>> {
+        let is_usable = |map: &&Arc<ColumnMaps>| !depends_on_session(&map.data_type, state.config_options());
+        self.maps.iter().filter(is_usable).cloned().collect()
+    }
+
     /// Returns for each file whether a scan plans it, and the number of files that maps excluded.
     async fn plan(&self, state: &dyn Session, filters: &[Expr]) -> Result<(Vec<bool>, usize)> {
         let mut is_planned = vec![true; self.files.len()];
         let schema = self.schema().to_dfschema()?;
         // The engine may still plan a filter above the scan that cannot be planned here.
         let planned = filters.iter().filter_map(|filter| state.create_physical_expr(filter.clone(), &schema).ok());
-        let mut wanted = Wanted::default();
+        let (mut wanted, maps) = (Wanted::default(), self.maps_for(state));
         for filter in planned {
             self.retain_partitions(&filter, &mut is_planned);
-            wanted = wanted.and(Wanted::of(&filter, &self.maps));
+            wanted = wanted.and(Wanted::of(&filter, &maps));
         }
         let count = |is_planned: &[bool]| is_planned.iter().filter(|is_planned| **is_planned).count();
         let in_partitions = count(&is_planned);
-        let map_answers = wanted.retain(&self.maps, &mut is_planned, in_partitions).await;
+        let map_answers = wanted.retain(&maps, &mut is_planned, in_partitions).await;
         let files = count(&is_planned);
         self.count(|all| {
             all.scans += 1;
@@ -239,7 +245,7 @@ impl TableProvider for MappedTable {
         let bytes = usize::try_from(files.iter().map(|file| file.object_meta.size).sum::<u64>());
         let total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
         let statistics = Statistics { total_byte_size, ..Statistics::new_unknown(&self.schema()) };
-        let scan = Scan { maps: self.maps.clone(), files: self.files.len(), planned: files.len(), excluded };
+        let scan = Scan { maps: self.maps_for(state), files: self.files.len(), planned: files.len(), excluded };
         // A scan without files has one partition: the engine cannot sort one that has none.
         let groups = if files.is_empty() { vec![files] } else { files.split_files(state.config().target_partitions()) };
         let source = Arc::new(ParquetSource::new(self.schema.clone()));
@@ -254,7 +260,7 @@ impl TableProvider for MappedTable {
         // The format's own plan, because it caches the metadata of files in the session.
         let plan = ParquetFormat::default().with_options(options).create_physical_plan(state, config).await?;
         let source = plan.downcast_ref::<DataSourceExec>().and_then(|plan| plan.data_source().downcast_ref());
-        let Some(config) = source.filter(|_| !self.maps.is_empty()) else { return Ok(plan) };
+        let Some(config) = source.filter(|_| !scan.maps.is_empty()) else { return Ok(plan) };
         let config: &FileScanConfig = config;
         let source = MappedSource::new(Arc::clone(config.file_source()), Arc::new(scan));
         let config = FileScanConfigBuilder::from(config.clone()).with_source(Arc::new(source)).build();

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{RecordBatch, TimestampNanosecondArray};
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::ScalarValue;
 use datafusion::object_store::{ObjectMeta, ObjectStoreExt};
 use datafusion::prelude::{SessionConfig, SessionContext, col, lit};
 use fastrand::Rng;
-use sstfilter_datafusion::{MappedTable, TableFile};
+use sstfilter_datafusion::{MappedTable, RefreshOptions, TableFile, refresh_map};
 
-use crate::fixture::{Fixture, path, texts, url};
+use crate::fixture::{Fixture, MAPS, path, texts, url};
 
 /// Queries of the random test; ten thousand with `SSTFILTER_LONG`.
 fn queries() -> usize {
@@ -47,6 +48,29 @@ async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
         let rows = rows.select_columns(&["amount"]).unwrap().collect().await.unwrap();
         assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), found, "{key}");
     }
+}
+
+#[tokio::test]
+async fn maps_of_timestamps_are_not_for_sessions_that_read_other_ones() {
+    let mut fixture = Fixture::of_type(DataType::Timestamp(TimeUnit::Nanosecond, None));
+    for (name, time) in [("one", 1), ("two", 2)] {
+        fixture.put(name, Arc::new(TimestampNanosecondArray::from(vec![time]))).await;
+    }
+    let table = fixture.plain().await;
+    let writer = fixture.writer_of(MAPS);
+    let refresh = async |session: &SessionContext| {
+        refresh_map(session, &table, "id", &writer, RefreshOptions::default()).await.map(|refreshed| refreshed.added)
+    };
+    assert_eq!(refresh(&fixture.session).await.unwrap(), 2);
+    let filter = col("id").eq(lit(ScalarValue::TimestampNanosecond(Some(2), None)));
+    assert_eq!(fixture.check(filter.clone()).await.1.planned_files, 1);
+
+    let mut config = SessionConfig::new();
+    config.options_mut().execution.parquet.coerce_int96 = Some("us".into());
+    fixture.session = SessionContext::new_with_config(config);
+    fixture.session.register_object_store(url().as_ref(), fixture.store.clone());
+    assert_eq!(fixture.check(filter).await.1.planned_files, 2);
+    assert!(refresh(&fixture.session).await.unwrap_err().to_string().contains("coerce_int96"));
 }
 
 #[tokio::test]
