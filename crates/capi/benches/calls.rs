@@ -86,7 +86,8 @@ impl C {
             type Open =
                 extern "C" fn(*const c_void, *const u8, usize, u64, u32, *mut *mut c_void, *mut c_void) -> c_int;
             let open: Open = std::mem::transmute(symbol(self.library, "sstf_filter_open"));
-            let status = open(self.policy, block.as_ptr(), block.len(), 0, 0, &raw mut filter, std::ptr::null_mut());
+            let status =
+                open(self.policy, block.as_ptr(), block.len(), u64::MAX, 0, &raw mut filter, std::ptr::null_mut());
             assert_eq!(status, 0);
         }
         filter
@@ -95,7 +96,7 @@ impl C {
     fn set(&self, blocks: &[impl AsRef<[u8]>]) -> *const c_void {
         let pointers: Vec<_> = blocks.iter().map(|block| block.as_ref().as_ptr()).collect();
         let lengths: Vec<_> = blocks.iter().map(|block| block.as_ref().len()).collect();
-        let (files, mut set, mut unusable) = (vec![0_u64; blocks.len()], std::ptr::null_mut(), 1_usize);
+        let (files, mut set, mut unusable) = (vec![u64::MAX; blocks.len()], std::ptr::null_mut(), 1_usize);
         unsafe {
             type Open = extern "C" fn(
                 *const c_void,

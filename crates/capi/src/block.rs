@@ -2,11 +2,11 @@
 
 use core::ffi::{c_char, c_int};
 
-use sstfilter::{FileId, FilterBlock, KindId, Probe};
-use sstfilter_range::RangeInfo;
+use sstfilter::{FileId, FilterBlock, Probe};
+use sstfilter_range::{RangeInfo, RangeMap};
 
-use crate::call::{ErrorText, Failure, Status, guarded, put_sized, run, slice, text};
-use crate::policy::Policy;
+use crate::call::{ErrorText, Failure, Status, UNBOUND, guarded, put_sized, run, slice, text};
+use crate::policy::{HASHED_RANGES, ORDERED_RANGES, Policy};
 
 /// `SSTF_ABI_VERSION`.
 pub(crate) const ABI_VERSION: u32 = 1;
@@ -18,7 +18,7 @@ pub(crate) struct Info {
     pub(crate) keys: u64,
     pub(crate) block_bytes: u64,
     pub(crate) expected_fpr: f64,
-    pub(crate) file: u64,
+    pub(crate) file_id: u64,
     pub(crate) kind: [u8; 24],
     pub(crate) requested: [u8; 24],
 }
@@ -26,17 +26,25 @@ pub(crate) struct Info {
 impl Info {
     fn of(block: &[u8]) -> Result<Self, Failure> {
         let struct_size = size_of::<Self>();
-        let file = |file: Option<FileId>| file.map_or(0, FileId::fingerprint);
-        let name = |kind: KindId| text(kind.name());
+        let file_id = |file: Option<FileId>| file.map_or(UNBOUND, FileId::fingerprint);
         if let Ok(info) = RangeInfo::of_block(block) {
             let (keys, block_bytes, expected_fpr) = (info.keys, info.block_bytes, info.expected_fpr(1));
-            let [kind, requested] = [name(KindId::RANGE); 2];
-            return Ok(Self { struct_size, keys, block_bytes, expected_fpr, file: file(info.file), kind, requested });
+            let is_hashed = matches!(info.map, RangeMap::Hashed { .. });
+            let [kind, requested] = [text(if is_hashed { HASHED_RANGES } else { ORDERED_RANGES }); 2];
+            return Ok(Self {
+                struct_size,
+                keys,
+                block_bytes,
+                expected_fpr,
+                file_id: file_id(info.file),
+                kind,
+                requested,
+            });
         }
         let info = FilterBlock::open_unverified(block)?.info();
         let (keys, block_bytes, expected_fpr) = (info.keys, info.block_bytes, info.expected_fpr);
-        let [kind, requested] = [info.kind, info.requested].map(name);
-        Ok(Self { struct_size, keys, block_bytes, expected_fpr, file: file(info.file), kind, requested })
+        let [kind, requested] = [info.kind, info.requested].map(|kind| text(kind.name()));
+        Ok(Self { struct_size, keys, block_bytes, expected_fpr, file_id: file_id(info.file), kind, requested })
     }
 }
 
@@ -53,7 +61,7 @@ pub(crate) extern "C" fn sstf_status_name(status: i32) -> *const c_char {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sstf_file_id_random() -> u64 {
-    // Without randomness, blocks are unbound: 0 is the id of none.
+    // Without randomness, files get no filters: 0 is refused.
     guarded(0, || FileId::random().fingerprint())
 }
 

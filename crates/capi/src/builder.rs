@@ -4,8 +4,8 @@ use bytes::Bytes;
 use sstfilter::{BlockBuilder, BuildPurpose, KeyHash};
 use sstfilter_range::RangeBuilder;
 
-use crate::call::{ErrorText, Failure, Out, Status, create, guarded, run, slice};
-use crate::policy::Policy;
+use crate::call::{ErrorText, Failure, Out, Status, create, file_id, guarded, run, slice};
+use crate::policy::{NO_HASH, Policy};
 
 /// `sstf_builder`.
 pub(crate) struct Builder {
@@ -30,7 +30,7 @@ impl Builder {
             2 => BuildPurpose::Ingest,
             _ => return Err(Failure::argument(format!("purpose: expected 0 to 2, got {purpose}"))),
         };
-        let context = policy.build_context(file, purpose, expected_keys);
+        let context = policy.build_context(file_id(file)?, purpose, expected_keys);
         let state = match &policy.ranges {
             Some(ranges) => State::Ranges(ranges.builder(&context)),
             None => policy.filters.policy().builder(&context).map_or_else(|| State::refused("the policy"), State::Keys),
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn sstf_builder_add_hashes(
     let Some(builder) = builder else { return };
     // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
-    builder.add(hashes.map(|hashes| {
+    builder.add(hashes.filter(|hashes| !hashes.iter().any(|hash| hash.get() == NO_HASH)).map(|hashes| {
         move |state: &mut State| {
             let State::Keys(builder) = state else { return false };
             builder.add_hashes(hashes);

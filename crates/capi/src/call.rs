@@ -69,18 +69,30 @@ impl From<ConfigError> for Failure {
 
 impl From<BlockError> for Failure {
     fn from(error: BlockError) -> Self {
-        let status = match error {
-            BlockError::TooShort { .. } | BlockError::Magic { .. } | BlockError::Kind { .. } => Status::NotABlock,
+        let own = |what| Cow::from(what);
+        let (status, message) = match &error {
+            BlockError::RangeFilter => (
+                Status::NotABlock,
+                own("expected a filter of keys, got one of ranges: open it with a policy of its kind of ranges"),
+            ),
+            BlockError::Kind { .. } => (
+                Status::NotABlock,
+                own("expected a filter of ranges, got one of keys: open it with a policy of its kind of keys"),
+            ),
+            BlockError::HashMismatch { .. } => {
+                (Status::OtherHash, own("built with another hash: compare seed, seed_is_secret and hash_tag"))
+            }
+            BlockError::ExtractorMismatch { .. } | BlockError::PartNotHeld => {
+                (Status::OtherHash, own("built with other prefixes: compare prefix_bytes and only_prefixes"))
+            }
+            BlockError::TooShort { .. } | BlockError::Magic { .. } => (Status::NotABlock, error.to_string().into()),
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
-                Status::Unknown
+                (Status::Unknown, error.to_string().into())
             }
-            BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. } | BlockError::PartNotHeld => {
-                Status::OtherHash
-            }
-            BlockError::FileMismatch { .. } | BlockError::Partition => Status::OtherFile,
-            _ => Status::Damaged,
+            BlockError::FileMismatch { .. } | BlockError::Partition => (Status::OtherFile, error.to_string().into()),
+            _ => (Status::Damaged, error.to_string().into()),
         };
-        Self { status, message: error.to_string().into() }
+        Self { status, message }
     }
 }
 
@@ -173,14 +185,13 @@ pub(crate) unsafe fn string<'a>(data: *const c_char) -> Result<Option<&'a str>, 
 /// `from` is NULL, or a structure of the size that it begins with. All bits are valid values of `T`.
 pub(crate) unsafe fn sized<T>(from: *const T) -> Result<T, Failure> {
     let fault = |got| {
-        let expected = size_of::<T>();
+        let (least, most) = (size_of::<usize>(), size_of::<T>());
         Failure::argument(format!(
-            "struct_size: expected at most {expected} bytes and at least {}, got {got}",
-            size_of::<usize>()
+            "struct_size: expected {least} to {most} bytes, got {got}: begin with SSTF_OPTIONS_INIT"
         ))
     };
     if from.is_null() {
-        return Err(Failure::argument("the structure is NULL"));
+        return Err(Failure::argument("the options are NULL"));
     }
     // SAFETY: not NULL, and the structure begins with its size.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
@@ -215,9 +226,15 @@ pub(crate) unsafe fn put_sized<T>(to: *mut T, value: &T) -> Result<(), Failure> 
     Ok(())
 }
 
+/// `SSTF_UNBOUND`.
+pub(crate) const UNBOUND: u64 = u64::MAX;
+
 /// A file's id; `None` for `SSTF_UNBOUND`.
-pub(crate) fn file_id(file: u64) -> Option<FileId> {
-    (file != 0).then(|| FileId::from_fingerprint(file))
+pub(crate) fn file_id(id: u64) -> Result<Option<FileId>, Failure> {
+    if id == 0 {
+        return Err(Failure::argument("file_id: expected one of sstf_file_id_random, or SSTF_UNBOUND, got 0"));
+    }
+    Ok((id != UNBOUND).then(|| FileId::from_fingerprint(id)))
 }
 
 /// The bytes of a block: the caller's, or a copy.

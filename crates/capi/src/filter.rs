@@ -3,11 +3,11 @@
 use core::ffi::c_int;
 use core::ops::Bound;
 
-use sstfilter::{FilterBlock, KeyHash, KeyHasher, KeyRange};
+use sstfilter::{FileId, FilterBlock, KeyHash, KeyHasher, KeyRange};
 use sstfilter_range::RangeFilter;
 
-use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, guarded, slice, slice_mut};
-use crate::policy::Policy;
+use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, file_id, guarded, slice, slice_mut};
+use crate::policy::{NO_HASH, Policy};
 
 /// `sstf_filter`.
 #[expect(clippy::large_enum_variant, reason = "there is one per file, and another box would cost each probe a load")]
@@ -25,7 +25,7 @@ pub(crate) struct KeyFilter {
 }
 
 impl KeyFilter {
-    fn load(policy: &Policy, block: BlockBytes, file: u64) -> Result<Self, Failure> {
+    fn load(policy: &Policy, block: BlockBytes, file: Option<FileId>) -> Result<Self, Failure> {
         let block = FilterBlock::load(block, policy.load_context(file))?;
         let hasher = Some(policy.filters.hasher()).filter(|_| block.info().whole_keys && !policy.has_own_hash);
         Ok(Self { hasher: hasher.cloned(), block, policy: policy.clone() })
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_open(
         // SAFETY: the caller passes this many bytes.
         let block = unsafe { slice(block, bytes) }.ok_or_else(|| Failure::argument("the block is NULL"))?;
         // SAFETY: the caller keeps borrowed bytes until the filter is closed.
-        let block = unsafe { BlockBytes::new(block, flags) }?;
+        let (block, file) = (unsafe { BlockBytes::new(block, flags) }?, file_id(file)?);
         Ok(match &policy.ranges {
             Some(_) => Filter::Ranges(RangeFilter::load(block, policy.range_context(file))?),
             None => Filter::Keys(KeyFilter::load(policy, block, file)?),
@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain(
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sstf_filter_may_contain_hash(filter: Option<&Filter>, hash: u64) -> c_int {
-    let Some(Filter::Keys(filter)) = filter else { return 1 };
+    let Some(Filter::Keys(filter)) = filter.filter(|_| hash != NO_HASH) else { return 1 };
     guarded(1, || c_int::from(filter.block.may_contain(KeyHash::from_well_mixed(hash))))
 }
 
@@ -207,7 +207,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_range(
 ) -> c_int {
     // SAFETY: the caller passes keys of these lengths.
     let Some((filter, lower)) = filter.zip(unsafe { slice(lower, lower_length) }) else { return 1 };
-    // SAFETY: as above.
-    let upper = if upper.is_null() { None } else { unsafe { slice(upper, upper_length) } };
+    // No key is below the empty one, so that it cannot be meant. SAFETY: as above.
+    let upper = if upper_length == 0 || upper.is_null() { None } else { unsafe { slice(upper, upper_length) } };
     guarded(1, || c_int::from(filter.may_contain_range(lower, upper)))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use sstfilter::kind::KindEntry;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, Filters, FixedPrefix, KeyExtractor, KeyHash,
-    KeyHasher, KeyParts, LoadContext, Sizing,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FileId, Filters, FixedPrefix, KeyExtractor,
+    KeyHash, KeyHasher, KeyParts, LoadContext, Sizing,
 };
 use sstfilter_range::{RangeContext, RangePolicy, RangeUnits};
 
-use crate::call::{ErrorText, Failure, Out, Status, create, file_id, guarded, sized, slice, string};
+use crate::call::{ErrorText, Failure, Out, Status, create, guarded, sized, slice, string};
 
 /// `sstf_options`.
 #[repr(C)]
@@ -48,50 +48,63 @@ impl Policy {
             // Never called: keys are refused where hashes are expected.
             (1.., 0) => KeyHasher::custom(options.hash_tag, |_| KeyHash::mix(0)),
             (1.., _) => return Err(Failure::argument("hash_tag and seed: expected one of them, got both")),
-            (0, 0) if options.seed_is_secret != 0 => return Err(Failure::argument("a secret seed is not 0")),
+            (0, 0) if options.seed_is_secret != 0 => {
+                return Err(Failure::argument("seed: expected a secret one, got 0"));
+            }
             (0, 0) => KeyHasher::default(),
             (0, seed) if options.seed_is_secret != 0 => KeyHasher::with_secret_seed(seed),
             (0, seed) => KeyHasher::with_seed(seed),
         };
-        if options.reserved != 0 {
-            return Err(Failure::argument("reserved: expected 0"));
-        }
         let ranges = ranges(options, kind)?;
-        let is_hashed = ranges.is_none() || kind == HASHED_RANGES;
-        let fields = [options.integer_bytes, options.granularity_bits, u32::from(options.longest_range != 0)];
-        if kind != HASHED_RANGES && fields != [0; 3]
-            || !is_hashed && (options.prefix_bytes, options.only_prefixes) != (0, 0)
-        {
-            return Err(Failure::argument(format!("an option does not apply to filters of kind {kind}")));
+        let (is_hashed, is_of_keys) = (kind == HASHED_RANGES, ranges.is_none());
+        let fields = [
+            ("bits_per_key", options.bits_per_key != 0.0, is_of_keys),
+            ("prefix_bytes", options.prefix_bytes != 0, is_of_keys || is_hashed),
+            ("only_prefixes", options.only_prefixes != 0, is_of_keys && options.prefix_bytes != 0),
+            ("integer_bytes", options.integer_bytes != 0, is_hashed),
+            ("granularity_bits", options.granularity_bits != 0, is_hashed),
+            ("longest_range", options.longest_range != 0, is_hashed),
+            ("reserved", options.reserved != 0, false),
+        ];
+        if let Some((field, ..)) = fields.iter().find(|(_, is_set, is_known)| *is_set && !is_known) {
+            return Err(Failure::argument(format!("{field}: expected 0 with these options of kind {kind}")));
         }
         if options.hash_tag != 0 && (ranges.is_some() || options.prefix_bytes != 0) {
             return Err(Failure::argument("hash_tag: ranges and prefixes are hashed by the library"));
         }
         let filters = if ranges.is_some() { Filters::default() } else { keys(options, kind)? };
-        let filters = filters.with_hasher(hasher).with_key_parts(parts(options)?);
+        let filters = filters.with_hasher(hasher).with_key_parts(parts(options));
         let (has_own_hash, prefix_bytes) = (options.hash_tag != 0, options.prefix_bytes as usize);
         Ok(Self { filters, ranges, has_own_hash, prefix_bytes })
     }
 
-    pub(crate) fn build_context(&self, file: u64, purpose: BuildPurpose, expected_keys: u64) -> BuildContext {
+    pub(crate) fn build_context(
+        &self,
+        file: Option<FileId>,
+        purpose: BuildPurpose,
+        expected_keys: u64,
+    ) -> BuildContext {
         let context = BuildContext::new(self.filters.hasher()).with_key_parts(self.filters.key_parts().clone());
         let context = context.with_purpose(purpose);
-        let context = if let Some(file) = file_id(file) { context.with_file_id(file) } else { context };
+        let context = if let Some(file) = file { context.with_file_id(file) } else { context };
         if expected_keys == 0 { context } else { context.with_expected_keys(expected_keys) }
     }
 
-    pub(crate) fn load_context(&self, file: u64) -> LoadContext<'_> {
+    pub(crate) fn load_context(&self, file: Option<FileId>) -> LoadContext<'_> {
         let context = LoadContext::new(self.filters.hasher()).with_key_parts(self.filters.key_parts());
-        file_id(file).map_or(context, |file| context.with_file_id(file))
+        file.map_or(context, |file| context.with_file_id(file))
     }
 
-    pub(crate) fn range_context(&self, file: u64) -> RangeContext<'_> {
+    pub(crate) fn range_context(&self, file: Option<FileId>) -> RangeContext<'_> {
         RangeContext::new(self.load_context(file), self.ranges.as_ref().and_then(RangePolicy::extractor))
     }
 }
 
-const HASHED_RANGES: &str = "hashed-range";
-const ORDERED_RANGES: &str = "ordered-range";
+/// What `sstf_policy_hash` returns if it cannot hash. The filter says nothing of it.
+pub(crate) const NO_HASH: u64 = 0;
+
+pub(crate) const HASHED_RANGES: &str = "hashed-range";
+pub(crate) const ORDERED_RANGES: &str = "ordered-range";
 
 /// The extractor of prefixes; `None` if there are none.
 fn prefixes(options: &Options) -> Option<Arc<dyn KeyExtractor>> {
@@ -99,12 +112,11 @@ fn prefixes(options: &Options) -> Option<Arc<dyn KeyExtractor>> {
     (length > 0).then(|| Arc::new(FixedPrefix::new(length)) as Arc<dyn KeyExtractor>)
 }
 
-fn parts(options: &Options) -> Result<KeyParts, Failure> {
+fn parts(options: &Options) -> KeyParts {
     match (prefixes(options), options.only_prefixes != 0) {
-        (None, true) => Err(Failure::argument("only_prefixes: expected prefix_bytes, too")),
-        (None, false) => Ok(KeyParts::whole_keys()),
-        (Some(prefixes), true) => Ok(KeyParts::extracted(prefixes)),
-        (Some(prefixes), false) => Ok(KeyParts::whole_keys().with_extractor(prefixes)),
+        (None, _) => KeyParts::whole_keys(),
+        (Some(prefixes), true) => KeyParts::extracted(prefixes),
+        (Some(prefixes), false) => KeyParts::whole_keys().with_extractor(prefixes),
     }
 }
 
@@ -112,9 +124,6 @@ fn parts(options: &Options) -> Result<KeyParts, Failure> {
 fn ranges(options: &Options, kind: &str) -> Result<Option<RangePolicy>, Failure> {
     if ![ORDERED_RANGES, HASHED_RANGES].contains(&kind) {
         return Ok(None);
-    }
-    if options.bits_per_key != 0.0 {
-        return Err(Failure::argument("bits_per_key: filters of ranges have a false_positive_rate"));
     }
     let rate = match options.false_positive_rate {
         0.0 => FalsePositiveRate::ONE_PERCENT,
@@ -176,6 +185,8 @@ pub(crate) extern "C" fn sstf_policy_destroy(policy: Option<Box<Policy>>) {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn sstf_policy_hash(policy: Option<&Policy>, key: *const u8, length: usize) -> u64 {
     // SAFETY: the caller passes a key of this length.
-    let Some((policy, key)) = policy.zip(unsafe { slice(key, length) }) else { return 0 };
-    guarded(0, || policy.filters.hash(key).get())
+    match policy.zip(unsafe { slice(key, length) }) {
+        Some((policy, key)) if !policy.has_own_hash => guarded(NO_HASH, || policy.filters.hash(key).get()),
+        _ => NO_HASH,
+    }
 }

@@ -2,9 +2,9 @@
 
 use sstfilter::{BlockError, FilterBlock, FilterSet, KeyHash};
 
-use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, guarded, slice, slice_mut};
+use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, file_id, guarded, slice, slice_mut};
 use crate::filter::{answer, set_all};
-use crate::policy::Policy;
+use crate::policy::{NO_HASH, Policy};
 
 /// `sstf_set`.
 pub(crate) struct Set(FilterSet<BlockBytes>);
@@ -35,8 +35,8 @@ pub(crate) unsafe extern "C" fn sstf_set_open(
             // SAFETY: each block has as many bytes as the caller says, or is NULL.
             let block = unsafe { slice(block, bytes) }.filter(|block| !block.is_empty()).ok_or(BlockError::Missing)?;
             // SAFETY: the caller keeps borrowed bytes until the set is closed.
-            let block = unsafe { BlockBytes::new(block, flags) }.map_err(|failure| unreadable(&failure))?;
-            FilterBlock::load(block, policy.load_context(file))
+            let block = unsafe { BlockBytes::new(block, flags) }.map_err(unreadable)?;
+            FilterBlock::load(block, policy.load_context(file_id(file).map_err(unreadable)?))
         };
         let blocks = blocks.iter().zip(bytes).zip(files).map(load);
         let readers: Vec<_> = blocks.map(|block| policy.filters.reader(block)).collect();
@@ -47,8 +47,8 @@ pub(crate) unsafe extern "C" fn sstf_set_open(
     })
 }
 
-fn unreadable(failure: &Failure) -> BlockError {
-    BlockError::Unreadable { reason: failure.message.clone().into_owned() }
+fn unreadable(failure: Failure) -> BlockError {
+    BlockError::Unreadable { reason: failure.message.into_owned() }
 }
 
 #[unsafe(no_mangle)]
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn sstf_set_may_contain_hash(
 ) -> usize {
     // SAFETY: the caller passes words for this many bits.
     let Some(bits) = (unsafe { slice_mut(bits, count.div_ceil(64)) }) else { return count };
-    match set.filter(|set| set.0.len() == count) {
+    match set.filter(|set| set.0.len() == count && hash != NO_HASH) {
         Some(set) => answer(bits, count, |bits| set.0.matches_words(KeyHash::from_well_mixed(hash), bits)),
         None => set_all(bits, count),
     }

@@ -42,7 +42,7 @@ fn structures_have_the_layouts_that_c_checks() {
             struct_size, kind, false_positive_rate, bits_per_key, seed, hash_tag, longest_range, seed_is_secret,
             prefix_bytes, only_prefixes, integer_bytes, granularity_bits, reserved
         }
-        "sstf_info": block::Info { struct_size, keys, block_bytes, expected_fpr, file, kind, requested }
+        "sstf_info": block::Info { struct_size, keys, block_bytes, expected_fpr, file_id, kind, requested }
     };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layout.h");
     if fs::read_to_string(&path).ok().as_ref() != Some(&text) {

@@ -127,7 +127,7 @@ static void damage(const char *kind) {
   CHECK(sstf_filter_open(policy, block, bytes, file + 1, SSTF_COPY, &filter, NULL) == SSTF_OTHER_FILE && !filter);
   CHECK(sstf_filter_open(policy, block, bytes, SSTF_UNBOUND, SSTF_COPY, &filter, NULL) == SSTF_OTHER_FILE && !filter);
   sstf_info info = SSTF_INFO_INIT;
-  CHECK(sstf_block_info(block, bytes, &info, NULL) == SSTF_OK && info.file == file && info.keys == KEYS);
+  CHECK(sstf_block_info(block, bytes, &info, NULL) == SSTF_OK && info.file_id == file && info.keys == KEYS);
   CHECK(info.block_bytes == bytes && info.expected_fpr > 0 && info.expected_fpr < 0.1);
   CHECK(info.kind[0] && info.requested[0]);
   options.seed = 7; /* another hash: ordered ranges have none */
@@ -196,7 +196,8 @@ static void prefixes(void) {
     sstf_filter_close(filter);
     /* Hashes bring no prefixes, so that nothing is known of these. */
     sstf_builder *builder;
-    uint64_t hash = sstf_policy_hash(policies[i], "a", 1);
+    uint64_t bits = 0, hash = sstf_policy_hash(policies[i], "a", 1);
+    uint64_t hashes[] = {sstf_policy_hash(policies[i], "b", 1), 0};
     sstf_builder_create(policies[i], 5, SSTF_FLUSH, 0, &builder, NULL);
     sstf_builder_add_hashes(builder, &hash, 1);
     const void *of_hashes;
@@ -205,6 +206,8 @@ static void prefixes(void) {
       sstf_filter_open(policies[i], of_hashes, bytes, 5, SSTF_BORROW, &filter, NULL);
     }
     CHECK(sstf_filter_may_contain(filter, "a", 1) && sstf_filter_may_contain_prefix(filter, "abcd", 4));
+    CHECK(sstf_filter_may_contain_hash(filter, 0)); /* what could not be hashed */
+    CHECK(sstf_filter_may_contain_hashes(filter, hashes, 2, &bits) == (i == 0 ? 1u : 2u) && bits >> 1);
     sstf_filter_close(filter);
     sstf_builder_destroy(builder);
     free(block);
@@ -227,6 +230,7 @@ static void highest_keys(void) {
   CHECK(sstf_builder_finish(builder, &block, &bytes, NULL) == SSTF_OK);
   CHECK(sstf_filter_open(policy, block, bytes, SSTF_UNBOUND, SSTF_COPY, &filter, NULL) == SSTF_OK);
   CHECK(sstf_filter_may_contain_prefix(filter, "\xff", 1) && sstf_filter_may_contain_range(filter, "b", 1, NULL, 0));
+  CHECK(sstf_filter_may_contain_range(filter, "b", 1, "", 0)); /* no upper end */
   CHECK(sstf_filter_may_contain_prefix(filter, NULL, 0));
   CHECK(!sstf_filter_may_contain_range(filter, "b", 1, "c", 1));
   CHECK(!sstf_filter_may_contain_range(filter, "b", 1, "a", 1));
@@ -268,6 +272,7 @@ static void sets(void) {
   }
   CHECK(matches < (size_t)FILES * (KEYS / 31 + 1) * 8);
   CHECK(sstf_set_may_contain_hash(set, 1, bits, 3) == 3 && bits[0] == 7);
+  CHECK(sstf_set_may_contain_hash(set, 0, bits, FILES) == FILES);
   CHECK(sstf_set_may_contain_hash(NULL, 1, bits, 128) == 128 && bits[0] == UINT64_MAX && bits[1] == UINT64_MAX);
   sstf_set_close(set);
   CHECK(sstf_set_open(policy, NULL, NULL, NULL, 0, SSTF_COPY, &set, NULL, NULL) == SSTF_OK);
@@ -285,7 +290,8 @@ static void refused(void) {
       WRONG(kind = "blom"), WRONG(rate = 2), WRONG(rate = nan), WRONG(rate < 0), WRONG(bits = 1e9), WRONG(both sizes),
       WRONG(only_prefixes), WRONG(reserved), WRONG(struct_size), WRONG(struct_size = 3), WRONG(secret seed of 0),
       WRONG(hash_tag and seed), WRONG(hashed range without integer), WRONG(integer of 9 bytes), WRONG(range of 0 units),
-      WRONG(integer of a bloom), WRONG(hash_tag of ranges), WRONG(prefixes of ordered ranges), WRONG(bits of ranges)};
+      WRONG(integer of a bloom), WRONG(hash_tag of ranges), WRONG(prefixes of ordered ranges), WRONG(bits of ranges),
+      WRONG(only_prefixes of hashed ranges)};
   sstf_options *o[sizeof wrong / sizeof *wrong];
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) o[i] = &wrong[i].options;
   o[0]->kind = "blom"; o[1]->false_positive_rate = 2; o[2]->false_positive_rate = 0.0 / (double)(o[2]->seed != 0);
@@ -296,6 +302,7 @@ static void refused(void) {
   o[14]->kind = "hashed-range"; o[14]->integer_bytes = 8; o[15]->integer_bytes = 8;
   o[16]->kind = "ordered-range"; o[16]->hash_tag = 1; o[17]->kind = "ordered-range"; o[17]->prefix_bytes = 4;
   o[18]->kind = "ordered-range"; o[18]->bits_per_key = 9;
+  *o[19] = options_of("hashed-range"); o[19]->only_prefixes = 1;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     sstf_policy *policy = (sstf_policy *)(uintptr_t)1;
     sstf_error error;
@@ -336,6 +343,8 @@ static void misuse(void) {
   policy = policy_of(&options);
   CHECK(sstf_builder_create(NULL, 1, SSTF_FLUSH, 0, &builder, NULL) == SSTF_INVALID_ARGUMENT && !builder);
   CHECK(sstf_builder_create(policy, 1, 9, 0, &builder, NULL) == SSTF_INVALID_ARGUMENT && !builder);
+  CHECK(sstf_builder_create(policy, 0, SSTF_FLUSH, 0, &builder, NULL) == SSTF_INVALID_ARGUMENT && !builder);
+  CHECK(sstf_filter_open(policy, "abcde", 5, 0, SSTF_COPY, &filter, NULL) == SSTF_INVALID_ARGUMENT && !filter);
   CHECK(sstf_builder_finish(NULL, &block, &bytes, NULL) == SSTF_INVALID_ARGUMENT && !block && !bytes);
   CHECK(sstf_builder_estimated_bytes(NULL) == 0 && sstf_policy_hash(NULL, "a", 1) == 0);
   CHECK(sstf_filter_open(policy, NULL, 5, 1, SSTF_COPY, &filter, NULL) == SSTF_INVALID_ARGUMENT && !filter);
@@ -347,9 +356,11 @@ static void misuse(void) {
   CHECK(sstf_block_may_contain(NULL, "", 0, "a", 1, 0) && sstf_block_may_contain(policy, NULL, 9, "a", 1, 0));
   CHECK(sstf_block_info("abc", 3, NULL, NULL) != SSTF_OK && sstf_block_info(NULL, 3, NULL, NULL) != SSTF_OK);
   /* Keys that cannot be added leave no filter; the empty key can. */
-  for (int i = 0; i < 4; i++) {
+  uint64_t none = sstf_policy_hash(NULL, "a", 1);
+  for (int i = 0; i < 5; i++) {
     sstf_builder_create(policy, 1, SSTF_FLUSH, 0, &builder, NULL);
     sstf_builder_add_key(builder, "a", 1);
+    if (i == 4) sstf_builder_add_hashes(builder, &none, 1);
     if (i == 0) sstf_builder_add_key(builder, NULL, 1);
     if (i == 1) sstf_builder_add_hashes(builder, NULL, 1);
     if (i == 2) sstf_builder_finish(builder, &block, &bytes, NULL);
@@ -374,6 +385,7 @@ static void misuse(void) {
   CHECK(sstf_filter_open(policy, block, bytes, 1, SSTF_BORROW, &filter, NULL) == SSTF_OK);
   CHECK(sstf_filter_may_contain_hash(filter, 1) && !sstf_filter_may_contain_hash(filter, 0x123456789abcdef));
   CHECK(sstf_filter_may_contain(filter, "a", 1) && sstf_block_may_contain(policy, block, bytes, "a", 1, 0));
+  CHECK(sstf_policy_hash(policy, "a", 1) == 0 && sstf_filter_may_contain_hash(filter, 0));
   sstf_filter_close(filter);
   sstf_builder_destroy(builder);
   sstf_builder_create(policy, 1, SSTF_FLUSH, 0, &builder, NULL);

@@ -27,7 +27,7 @@ static_assert(offsetof(sstf_info, struct_size) == 0, "");
 static_assert(offsetof(sstf_info, keys) == 8, "");
 static_assert(offsetof(sstf_info, block_bytes) == 16, "");
 static_assert(offsetof(sstf_info, expected_fpr) == 24, "");
-static_assert(offsetof(sstf_info, file) == 32, "");
+static_assert(offsetof(sstf_info, file_id) == 32, "");
 static_assert(offsetof(sstf_info, kind) == 40, "");
 static_assert(offsetof(sstf_info, requested) == 64, "");
 #endif
