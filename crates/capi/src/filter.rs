@@ -159,7 +159,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_hashes(
     // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
     match filter.zip(hashes) {
-        Some((Filter::Keys(filter), hashes)) => {
+        Some((Filter::Keys(filter), hashes)) if !hashes.iter().any(|hash| hash.get() == NO_HASH) => {
             answer(bits, count, |bits| filter.block.may_contain_words(hashes, bits))
         }
         _ => set_all(bits, count),

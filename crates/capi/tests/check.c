@@ -207,7 +207,7 @@ static void prefixes(void) {
     }
     CHECK(sstf_filter_may_contain(filter, "a", 1) && sstf_filter_may_contain_prefix(filter, "abcd", 4));
     CHECK(sstf_filter_may_contain_hash(filter, 0)); /* what could not be hashed */
-    CHECK(sstf_filter_may_contain_hashes(filter, hashes, 2, &bits) == (i == 0 ? 1u : 2u) && bits >> 1);
+    CHECK(sstf_filter_may_contain_hashes(filter, hashes, 2, &bits) == 2);
     sstf_filter_close(filter);
     sstf_builder_destroy(builder);
     free(block);
