@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use common::{Place, names, program, run};
 use sstfilter_table::{Table, TableOptions};
@@ -42,11 +42,6 @@ fn kill_after(out: &str, wait: Duration) {
     child.wait().unwrap();
 }
 
-/// Whether the file was written after `time`.
-fn is_newer(path: &Path, time: SystemTime) -> bool {
-    fs::metadata(path).and_then(|found| found.modified()).is_ok_and(|written| written > time)
-}
-
 fn has_extension(name: &str, expected: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == expected)
 }
@@ -66,46 +61,6 @@ fn sound_tables(directory: &Path) -> usize {
     }
     assert!(others.len() <= 1, "left-overs of earlier runs were not removed: {others:?}");
     tables.len()
-}
-
-#[test]
-fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
-    let place = Place::new();
-    let out = place.build(20_000, &["--files", "4"]);
-    let mut state = 0x51de;
-    let (mut sidecars, mut leftovers) = (0, 0);
-    for round in 0..kills() {
-        let bits = if round % 2 == 0 { "6" } else { "30" };
-        let again = vec![out.as_str(); 500];
-        let started = SystemTime::now();
-        let mut command = program();
-        command.args(["rebuild", "--bits-per-key", bits]).args(again).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        // The build checks all tables before it writes; how long that takes depends on the machine's load.
-        let has_written = || names(&out).iter().any(|name| is_newer(&Path::new(&out).join(name), started));
-        let patience = Instant::now() + Duration::from_secs(10);
-        while !has_written() && Instant::now() < patience {
-            thread::sleep(Duration::from_millis(1));
-        }
-        thread::sleep(Duration::from_millis(next(&mut state) % 80));
-        assert!(child.try_wait().unwrap().is_none(), "the rebuild ended before it was killed");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for name in names(&out) {
-            let path = Path::new(&out).join(&name);
-            if has_extension(&name, "sst") {
-                let table = Table::open(&path, &TableOptions::default()).unwrap();
-                assert!(table.sidecar_problem().is_none(), "{name}: {}", table.sidecar_problem().unwrap());
-                table.verify().unwrap();
-                sidecars += usize::from(table.uses_sidecar());
-            } else if has_extension(&name, "tmp") {
-                fs::remove_file(path).unwrap();
-                leftovers += 1;
-            }
-        }
-    }
-    println!("{sidecars} sidecars, {leftovers} temporary files");
-    assert!(sidecars > kills() / 3, "killed too early to test anything: {sidecars} sidecars");
 }
 
 // promise: whole-tables

@@ -3,9 +3,8 @@
 
 use std::fs;
 
-use serde_json::Value;
-
 use crate::common::{Place, run};
+use crate::engines::{array, number};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
@@ -21,25 +20,7 @@ fn the_bytes_advised_are_the_bytes_built() {
 }
 
 #[test]
-fn bad_numbers_are_refused() {
-    for bad in [
-        ["advise", "kind"].as_slice(),
-        &["advise", "kind", "-1"],
-        &["advise", "kind", "0"],
-        &["advise", "kind", "10", "--fpr", "1.5"],
-        &["advise", "kind", "10", "--lookups-per-key", "NaN"],
-        &["advise", "kind", "10", "--fpr", "0.1", "--memory", "10"],
-        &["advise", "kind", "10", "--writers", "0"],
-        &["advise", "kind", "10", "--policy", "bloom"],
-        &["advise", "kind", "18446744073709551615", "--lookups-per-key", "1e9"],
-    ] {
-        let refused = run(bad).expect_code(2);
-        assert!(refused.stderr.starts_with("error: "), "{bad:?}: {}", refused.stderr);
-    }
-}
-
-#[test]
-fn the_cheapest_kind_follows_lookups_reads_and_updates() {
+fn the_cheapest_kind_follows_lookups_reads_updates_and_memory() {
     let advice =
         |options: &[&str]| run(&[&["--json", "advise", "kind", "1e6"], options].concat()).expect_code(0).json();
     for (options, kind) in [
@@ -49,29 +30,17 @@ fn the_cheapest_kind_follows_lookups_reads_and_updates() {
         (&["--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns", "500"], "line-ribbon"),
         (&["--fpr", "0.004", "--lookups-per-key", "100", "--false-positive-ns", "100K"], "ribbon"),
         (&["--updates", "insert", "--writers", "8"], "register-blocked-bloom"),
-        (&["--updates", "remove"], "cuckoo"),
     ] {
         assert_eq!(advice(options)["ranked"][0]["kind"], kind, "{options:?}");
     }
-    let few = run(&["--json", "advise", "kind", "1000"]).expect_code(0).json();
-    assert_eq!(few["ranked"][0]["kind"], "bloom", "{few}");
-    assert!(few["unsuitable"].to_string().contains("ribbon is for more keys"), "{few}");
     let removing = advice(&["--updates", "remove", "--writers", "8"]);
+    assert_eq!(removing["ranked"][0]["kind"], "cuckoo");
     assert!(removing["advice"].as_str().unwrap().contains("it needs a lock"), "{removing}");
     assert!(removing["unsuitable"].to_string().contains("bloom cannot remove keys"), "{removing}");
-    for (memory, bytes) in [("1M", 1_000_000), ("1Mi", 1 << 20)] {
-        let bounded = advice(&["--memory", memory]);
-        let within = |row: &Value| row["filter_bytes"].as_u64().unwrap() <= bytes;
-        assert!(bounded["ranked"].as_array().unwrap().iter().all(within), "{bounded}");
-    }
+    let bounded = advice(&["--memory", "1Mi"]);
+    assert!(array(&bounded, "ranked").iter().all(|row| number(&row["filter_bytes"]) <= 1_048_576.0), "{bounded}");
     let none = run(&["advise", "kind", "1000000", "--memory", "100"]).expect_code(1);
     assert!(none.stdout.contains("no kind meets all requirements"), "{}", none.stdout);
-    let text = run(&["advise", "kind", "1M"]).expect_code(0).stdout;
-    assert!(text.is_ascii() && text.contains("line-ribbon takes "), "{text}");
-}
-
-fn number(of: &Value) -> f64 {
-    of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
 }
 
 /// The failure guarded against: advice for a store that is not the one that would be built.
@@ -150,16 +119,6 @@ fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
     assert!(text.stdout.contains("1 entry (") && text.stdout.contains("ids of files take 4 ("), "{}", text.stdout);
     let huge = run(&["advise", "files", "2e9", "1e12", "18446744073709551615"]).expect_code(0).stdout;
     assert!(huge.contains("filters: not for this number of keys") && huge.contains("pass --maps"), "{huge}");
-    for bad in [
-        &["files", "0", "10", "10"][..],
-        &["files", "4e9", "10", "10"],
-        &["files", "1", "10"],
-        &["files", "1", "10", "10", "--memory", "1KB"],
-        &["files", "1", "10", "10", "--prices", "1"],
-        &["files", "1", "10", "10", "--prices", "1,-1"],
-    ] {
-        assert!(run(&[&["advise"], bad].concat()).expect_code(2).stderr.starts_with("error: "), "{bad:?}");
-    }
 }
 
 /// The failure guarded against: a page that shows figures of an earlier program.

@@ -4,9 +4,9 @@
 use std::fs;
 
 use serde_json::Value;
-use sstfilter_table::{Table, TableOptions, TablePart};
+use sstfilter_table::{Table, TableOptions};
 
-use crate::common::{Place, flip, lines, names, program, run};
+use crate::common::{Place, flip, lines, names, part, program, run};
 
 /// Two tables of 2,000 keys each.
 fn two_tables(place: &Place) -> String {
@@ -14,8 +14,7 @@ fn two_tables(place: &Place) -> String {
 }
 
 fn flip_in_filter(table: &str) {
-    let region = Table::open(table, &TableOptions::default()).unwrap().region(TablePart::Filter).unwrap();
-    flip(table, usize::try_from(region.start).unwrap() + 20);
+    flip(table, part(table, "filter").0 + 20);
 }
 
 fn rate(filter: &Value) -> f64 {

@@ -203,27 +203,6 @@ fn no_command_replaces_what_it_reads_or_did_not_write() {
     }
 }
 
-/// A flipped bit leaves a file recognizable, whatever its name.
-#[test]
-fn own_files_are_replaced_and_damaged_ones_are_called_damaged() {
-    let place = Place::new();
-    let keys = place.write("keys", "a\nb\n");
-    let out = place.text("block");
-    let build = || run(&["filter", "--keys", &keys, "--out", &out, "--overwrite"]);
-    build().expect_code(0);
-    let block = fs::read(&out).unwrap();
-    for bit in (8 * (block.len() - 32)..8 * block.len()).filter(|bit| ![26, 27].contains(&(bit / 8 + 32 - block.len())))
-    {
-        let mut damaged = block.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        fs::write(&out, damaged).unwrap();
-        let told = run(&["verify", &out]).expect_code(1).stdout;
-        assert!(!told.contains("neither a table"), "bit {bit}: {told}");
-    }
-    build().expect_code(0);
-    assert!(fs::read(&out).unwrap() == block);
-}
-
 // promise: whole-tables
 #[test]
 fn temporary_files_of_killed_runs_are_removed_unless_a_process_writes_them() {
