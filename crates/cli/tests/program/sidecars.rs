@@ -84,6 +84,7 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert!(line.ends_with("; replace or delete it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
     assert!(verified.contains("3 sound, 1 stale, 0 damaged; 8,000 entries"), "{verified}");
     assert_eq!(run(&["verify", &store, "--json"]).expect_code(1).json()["stale"], 1);
+    run(&["verify", &sidecar]).expect_code(1);
     let report = run(&["report", &store, "--json"]).expect_code(1).json();
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
 
