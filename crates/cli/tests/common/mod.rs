@@ -51,9 +51,14 @@ pub fn run(arguments: &[&str]) -> Run {
     Run::of(program().args(arguments).output().unwrap())
 }
 
+/// Runs a command with `--json`, and expects the exit code.
+pub fn json(arguments: &[&str], code: i32) -> Value {
+    run(&[arguments, &["--json"]].concat()).expect_code(code).json()
+}
+
 /// Returns the first group of `probe --json` with these arguments.
-pub fn probed(arguments: &[&str], code: i32) -> serde_json::Value {
-    run(&[&["probe", "--json"], arguments].concat()).expect_code(code).json()["groups"][0].clone()
+pub fn probed(arguments: &[&str], code: i32) -> Value {
+    json(&[&["probe"], arguments].concat(), code)["groups"][0].take()
 }
 
 /// Runs the program with `input` as its standard input.
@@ -107,7 +112,7 @@ impl Place {
 
 /// Returns what `inspect` says about one file.
 pub fn inspected(arguments: &[&str], code: i32) -> Value {
-    run(&[&["inspect", "--json"], arguments].concat()).expect_code(code).json()["files"][0].clone()
+    json(&[&["inspect"], arguments].concat(), code)["files"][0].take()
 }
 
 /// Returns offset and bytes of the part of a file whose name begins like this.

@@ -3,12 +3,12 @@
 
 use std::fs;
 
-use crate::common::{Place, run};
+use crate::common::{Place, json, run};
 use crate::engines::{array, number};
 
 #[test]
 fn the_bytes_advised_are_the_bytes_built() {
-    let advice = run(&["--json", "advise", "kind", "3000", "--fpr", "0.01"]).expect_code(0).json();
+    let advice = json(&["advise", "kind", "3000", "--fpr", "0.01"], 0);
     let bloom = advice["ranked"].as_array().unwrap().iter().find(|found| found["kind"] == "bloom").unwrap();
     let place = Place::new();
     let out = place.text("tables");
@@ -88,33 +88,36 @@ fn the_sizes_of_many_files_are_those_of_filters_and_maps_that_are_built() {
 #[test]
 fn the_advice_for_many_files_follows_lookups_memory_and_prices() {
     let advice = |lookups: &str, options: &[&str]| {
-        let store = ["advise", "files", "1e4", "1e6", lookups];
-        let text = run(&[&store[..], options].concat()).expect_code(0).stdout;
-        let line = text.lines().find_map(|line| line.strip_prefix("advice  ")).unwrap().to_owned();
+        let text = run(&[&["advise", "files", "1e4", "1e6", lookups], options].concat()).expect_code(0).stdout;
         assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
-        line
+        text.lines().find_map(|line| line.strip_prefix("advice  ")).unwrap().to_owned()
     };
-    let begins = |line: String, expected: &str| assert!(line.starts_with(expected), "{line}");
-    begins(advice("0", &[]), "no filter: $0 a month");
-    begins(advice("100", &[]), "transposed blocks: $");
-    let line = advice("1000", &[]);
-    begins(line.clone(), "file map, page read: $");
+    for (lookups, options, expected) in [
+        ("0", &[][..], "no filter: $0 a month"),
+        ("100", &[], "transposed blocks: $"),
+        ("1000", &[], "file map, page read: $"),
+        // Memory has no price: it is used if it saves more than a tenth.
+        ("1e6", &["--memory", "64G"], "file map in memory"),
+        ("1000", &["--memory", "64G"], "file map, page read"),
+        ("1000", &["--memory", "1K"], "filters, lines read"),
+        (
+            "1000",
+            &["--prices", "0,0"],
+            "file map, page read: 1.02 reads for an absent key; next: transposed blocks, 210",
+        ),
+        ("1000", &["--prices", "0,0", "--memory", "64G"], "file map in memory: 0.0182 reads"),
+    ] {
+        let line = advice(lookups, options);
+        assert!(line.starts_with(expected), "{line}");
+    }
     // The number of lookups at which both cost the same.
+    let line = advice("1000", &[]);
     let limit = line.split("cheaper below ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
     let limit: u64 = limit.parse().unwrap();
-    begins(advice(&(limit + 2).to_string(), &[]), "file map, page read");
-    let costs = |lookups: u64| {
-        let text = advice(&lookups.to_string(), &[]);
-        [text.contains("cheaper above"), text.contains("cheaper below")]
-    };
-    assert_eq!([costs(limit / 2), costs(limit * 2)], [[true, false], [false, true]]);
-    // Memory has no price: it is used if it saves more than a tenth.
-    begins(advice("1e6", &["--memory", "64G"]), "file map in memory");
-    begins(advice("1000", &["--memory", "64G"]), "file map, page read");
-    begins(advice("1000", &["--memory", "1K"]), "filters, lines read");
-    let local = ["--prices", "0,0"];
-    begins(advice("1000", &local), "file map, page read: 1.02 reads for an absent key; next: transposed blocks, 210");
-    begins(advice("1000", &[&local[..], &["--memory", "64G"]].concat()), "file map in memory: 0.0182 reads");
+    for (lookups, side) in [(limit / 2, "cheaper above"), (limit + 2, "cheaper below"), (limit * 2, "cheaper below")] {
+        let line = advice(&lookups.to_string(), &[]);
+        assert!(line.contains(side) && line.matches("cheaper").count() == 1, "{line}");
+    }
     let text = run(&["advise", "files", "70", "1e4", "1", "--rewrites", "3"]);
     assert!(text.stdout.contains("1 entry (") && text.stdout.contains("ids of files take 4 ("), "{}", text.stdout);
     let huge = run(&["advise", "files", "2e9", "1e12", "18446744073709551615"]).expect_code(0).stdout;

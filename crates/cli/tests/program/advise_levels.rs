@@ -4,11 +4,11 @@ use serde_json::Value;
 use sstfilter::{BuildContext, KeyHasher};
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, run};
+use crate::common::{Place, json, run};
 use crate::engines::{array, number};
 
 fn levels(arguments: &[&str], code: i32) -> Value {
-    run(&[&["advise", "levels", "--json"], arguments].concat()).expect_code(code).json()
+    json(&[&["advise", "levels"], arguments].concat(), code)
 }
 
 /// Returns a figure of the plan, of equal bits, of the present filters (now) or of enough memory.
@@ -100,7 +100,7 @@ fn the_levels_of_tables_are_those_that_they_were_written_for() {
     let notes = advice["notes"].to_string();
     assert!(notes.contains("000006.sst: left out: its level is unknown"), "{notes}");
     assert!(notes.contains("000004.sst: counted as always read: no filter"), "{notes}");
-    let report = run(&["report", "--json", &directory]).expect_code(0).json();
+    let report = json(&["report", &directory], 0);
     let of_levels =
         report["families"][0]["levels"].as_array().unwrap().iter().filter(|level| !level["level"].is_null());
     let now: f64 = of_levels.map(|level| number(&level["filter_bytes"])).sum();

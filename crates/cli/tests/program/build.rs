@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sstfilter_table::{Table, TableOptions};
 
-use crate::common::{Place, names, program, run};
+use crate::common::{Place, json, names, program, run};
 
 fn open(out: &str, number: u64) -> Table {
     Table::open(format!("{out}/{number:06}.sst"), &TableOptions::default()).unwrap()
@@ -18,7 +18,7 @@ fn open(out: &str, number: u64) -> Table {
 fn unsorted_lines_become_a_table_and_the_last_line_of_a_key_wins() {
     let place = Place::new();
     let (input, out) = (place.write("in", "b\t1\na\t2\n\nb\t3\nc\n"), place.text("tables"));
-    let built = run(&["build", "--input", &input, "--out", &out, "--json"]).expect_code(0).json();
+    let built = json(&["build", "--input", &input, "--out", &out], 0);
     let fields = ["tables", "entries", "duplicate_keys"];
     assert_eq!(fields.map(|field| built[field].as_u64().unwrap()), [1, 3, 1]);
     assert_eq!(names(&out), ["000001.sst"]);

@@ -6,7 +6,7 @@ use std::fs;
 
 use sstfilter::KeyParts;
 
-use crate::common::{Place, flip, lines, part, probed, run};
+use crate::common::{Place, flip, json, lines, part, probed, run};
 use crate::described::bare_filters;
 use crate::engines::FIXTURES;
 
@@ -83,7 +83,7 @@ fn verify_lists_every_damaged_block_and_says_how_many_entries_are_lost() {
     assert_eq!(lines.len(), 14, "{found}");
     assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: checksum of the data at"))), "{found}");
     assert_eq!(found.lines().filter(|line| line.contains("filter at offset")).count(), 1, "{found}");
-    let json = run(&["verify", &table, "--json"]).expect_code(1).json();
+    let json = json(&["verify", &table], 1);
     let (read, missing) = (json["files"][0]["entries"].as_u64().unwrap(), &json["files"][0]["missing_entries"]);
     assert!(read > 15_000 && missing.as_u64().unwrap() + read == 20_000, "{json}");
     assert!(found.contains("of 20,000 entries cannot be read: `get --salvage` prints the others"), "{found}");

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, log_record, names, run};
+use crate::common::{Place, flip, json, log_record, names, run};
 use crate::engines::{array, copied, database, expected, file_name};
 
 /// All databases, and the exit code of their verification.
@@ -34,8 +34,7 @@ fn file_names(files: &[Value]) -> Vec<String> {
 #[test]
 fn the_live_tables_of_a_database_are_verified_with_all_their_keys_and_nothing_else_counts() {
     for (name, code) in ALL {
-        let (verified, expected) =
-            (run(&["verify", &database(name), "--json"]).expect_code(code).json(), expected(name));
+        let (verified, expected) = (json(&["verify", &database(name)], code), expected(name));
         let extension = if expected["engine"] == "leveldb" { "ldb" } else { "sst" };
         let number = |table: &Value| format!("{:06}.{extension}", table["number"].as_u64().unwrap());
         let tables: Vec<_> = array(&expected, "tables").iter().map(number).collect();
@@ -174,7 +173,7 @@ fn data_behind_a_compressed_index_is_not_called_sound_if_it_is_not_checked() {
     let refused = run(&["verify", &database("bzip2")]).expect_code(3).stdout;
     let words = "000009.sst: not checked: 72 of 72 data blocks: index: compression by bzip2 is not supported";
     assert!(refused.contains(words) && refused.contains("1 not checked, 0 damaged"), "{refused}");
-    let refused = run(&["verify", &database("bzip2"), "--json"]).expect_code(3).json();
+    let refused = json(&["verify", &database("bzip2")], 3);
     assert_eq!((&refused["sound"], &refused["files"][0]["blocks_not_checked"]), (&0.into(), &72.into()));
     // Damage comes first, and what was not reached is said as well.
     let directory = copied(&place, "bzip2");

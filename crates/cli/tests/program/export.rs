@@ -4,14 +4,14 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::{Place, flip, inspected, lines, names, part, program, run, say_skipped};
+use crate::common::{Place, flip, inspected, json, lines, names, part, program, run, say_skipped};
 
 #[test]
 fn the_extracted_block_is_the_one_of_the_table() {
     let place = Place::new();
     let table = format!("{}/000001.sst", place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]));
     let block = place.text("x.block");
-    let report = run(&["filter", &table, "--out", &block, "--json"]).expect_code(0).json();
+    let report = json(&["filter", &table, "--out", &block], 0);
     let [filter, mut shown] = [&table, &block].map(|path| inspected(&[path], 0)["filters"][0].clone());
     (shown["role"], shown["policy"]) = ("table".into(), filter["policy"].clone());
     assert_eq!(shown, filter);

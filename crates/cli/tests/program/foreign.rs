@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, inspected, log_record, part, probed, run, write_manifest};
+use crate::common::{Place, flip, inspected, json, log_record, part, probed, run, write_manifest};
 use crate::engines::{ABSENT, FIXTURES, decimal_keys, fixtures, index};
 
 /// Runs a command on files and returns its report on each.
@@ -104,7 +104,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(order(&["--comparator", "leveldb.BytewiseComparator"]), ["leveldb.BytewiseComparator", "option"]);
     fs::write(place.path("MANIFEST-000002"), whole(OWN)).unwrap();
     assert_eq!(absent(), 1, "bytewise");
-    let advice = run(&["advise", "levels", "--json", &table]).expect_code(0).json();
+    let advice = json(&["advise", "levels", &table], 0);
     let level = &advice["plan"][0];
     assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
     fs::remove_file(place.path("CURRENT")).unwrap();
@@ -186,7 +186,7 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
     assert_eq!(touching_none(&outside), 2);
     assert_eq!(touching_none(&stored), 0);
     let range = |lower: &str, upper: &str| {
-        let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
+        let found = json(&["probe", &table, "--range", lower, upper], 0);
         let answer = |field: &str| found["answers"][0]["files"][0][field].as_str().unwrap().to_owned();
         [answer("answer"), answer("because")]
     };
@@ -229,7 +229,7 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let positives =
         |keys: &str| probed(&[&table, "--keys", keys, "--unchecked-filters"], 0)["files"][0]["read_for"].clone();
     assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
-    let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(3).json();
+    let verified = json(&["verify", "--unchecked-filters", &table], 3);
     assert_eq!(verified["files"][0]["keys_compared"], fixture["count"]);
 }
 

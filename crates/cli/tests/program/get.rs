@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::Value;
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, part, program, run};
+use crate::common::{Place, flip, json, part, program, run};
 
 #[test]
 fn values_are_printed_and_absent_keys_named() {
@@ -19,10 +19,10 @@ fn values_are_printed_and_absent_keys_named() {
     assert_eq!((mixed.stdout.as_str(), mixed.stderr.as_str()), ("key0001\tvalue0001\n", "absent: nothing\n"));
     assert_eq!(run(&["get", &out, "key0001", "nothing", "--quiet"]).expect_code(1).stderr, "");
     assert_eq!(run(&["get", &out, "key0001", "nothing", "--keys-only"]).expect_code(1).stdout, "key0001\n");
-    let json = run(&["get", "--json", &out, "key0001", "nothing"]).expect_code(1).json();
+    let both = json(&["get", &out, "key0001", "nothing"], 1);
     let entry = serde_json::json!({ "key": "key0001", "value": "value0001", "is_tombstone": false });
-    assert_eq!((&json["found"][0], &json["absent"][0]), (&entry, &"nothing".into()));
-    assert!(run(&["get", "--json", &out, "no"]).expect_code(1).json()["found"].as_array().unwrap().is_empty());
+    assert_eq!((&both["found"][0], &both["absent"][0]), (&entry, &"nothing".into()));
+    assert!(json(&["get", &out, "no"], 1)["found"].as_array().unwrap().is_empty());
     let (input, single) = (place.write("in", "k\n"), place.text("single"));
     run(&["build", "--input", &input, "--out", &single]).expect_code(0);
     let found = run(&["get", &single, "k"]).expect_code(0);
@@ -111,7 +111,7 @@ fn tombstones_are_no_empty_values() {
     let printed = run(&["get", &path]).expect_code(0);
     let note = "note: 1 tombstone, printed as lines without a tab: `build` would read keys without a value\n";
     assert_eq!((printed.stdout.as_str(), printed.stderr.as_str()), ("a\t\nb\n", note));
-    let json = run(&["get", &path, "--json"]).expect_code(0).json();
+    let json = json(&["get", &path], 0);
     let b = serde_json::json!({ "key": "b", "value": null, "is_tombstone": true });
     assert_eq!((&json["found"][0]["value"], &json["found"][1], &json["tombstones"]), (&"".into(), &b, &1.into()));
     assert_eq!(run(&["get", &place.text("")]).expect_code(0).stdout, "a\t\n", "a set has no deleted keys");
@@ -137,7 +137,7 @@ fn output_ends_with_its_reader_and_at_damage() {
         "{}",
         cut.stderr
     );
-    let json = run(&["get", &table, "--json"]).expect_code(2).json();
+    let json = json(&["get", &table], 2);
     let error = json["error"].as_str().unwrap();
     assert!(
         error.contains("checksum") && json["found"].as_array().unwrap().len() == cut.stdout.lines().count(),
@@ -159,7 +159,7 @@ fn of_other_engines_there_are_keys_alone() {
         let keys = place.write("keys", keys);
         let probed = crate::common::probed(&[&table, "--keys", &keys, "--keys-format", "hex"], 0);
         assert_eq!(probed["without_candidates"], 0, "{probed}");
-        let json = run(&["get", &table, "--keys-only", "--json"]).expect_code(0).json();
+        let json = json(&["get", &table, "--keys-only"], 0);
         assert_eq!(json["found_entries"], count);
         for refused in [&["get", &table][..], &["get", &table, "--salvage"], &["get", &table, "key"]] {
             run(refused).expect_error("`get TABLE --keys-only` prints the keys of one table");
@@ -189,16 +189,16 @@ fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
     let count = salvaged.stdout.lines().count();
     assert_eq!(salvaged.stderr.matches("missing: keys after \"key").count(), 3, "{}", salvaged.stderr);
     assert!(salvaged.stderr.contains("bytes missing. To put them back: sstfilter build"), "{}", salvaged.stderr);
-    let json = run(&["get", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
-    let key = |at: usize, name: &str| json["missing"][at][name].as_str().unwrap();
+    let rest = json(&["get", &table, "--salvage", "--keys-only"], 1);
+    let key = |at: usize, name: &str| rest["missing"][at][name].as_str().unwrap();
     assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));
-    assert_eq!((json["missing"].as_array().unwrap().len(), &json["found_entries"]), (3, &count.into()));
-    assert_eq!(json["lost_entries"], 20_000 - count);
+    assert_eq!((rest["missing"].as_array().unwrap().len(), &rest["found_entries"]), (3, &count.into()));
+    assert_eq!(rest["lost_entries"], 20_000 - count);
 
     // The oldest of a directory comes first; a table that is none any more does not end it.
     fs::write(place.path("tables/000003.sst"), fs::read(&table).unwrap()).unwrap();
     fs::write(place.path("tables/000002.sst"), "").unwrap();
-    let both = run(&["get", &place.text("tables"), "--salvage", "--json"]).expect_code(2).json();
+    let both = json(&["get", &place.text("tables"), "--salvage"], 2);
     assert_eq!((&both["found_entries"], &both["lost_entries"]), (&(2 * count).into(), &Value::Null));
     assert!(both["missing"].to_string().contains("000002.sst"), "{}", both["missing"]);
     let told = run(&["get", &place.text("tables"), "--salvage"]).expect_code(2).stderr;

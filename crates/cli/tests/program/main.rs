@@ -1,4 +1,4 @@
-//! Tests the program from outside, command by command. Tests that kill it (`kill.rs`) or trace its system calls
+//! Tests the program from outside, command by command. Tests that kill it (`interrupt.rs`) or trace its system calls
 //! (`faults.rs`) are separate programs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::FileMap;
 
-use crate::common::{Place, flip, lines, names, program, run};
+use crate::common::{Place, flip, json, lines, names, program, run};
 use crate::engines::FIXTURES;
 
 /// Of tables that do not record their comparator.
@@ -18,11 +18,6 @@ pub(crate) const BYTEWISE: &str = "--comparator=leveldb.BytewiseComparator";
 
 /// The id of all maps that are loaded.
 const ID: &str = "0x00000000000000aa";
-
-/// Runs a command with `--json`, and expects the exit code.
-pub(super) fn json(arguments: &[&str], code: i32) -> Value {
-    run(&[arguments, &["--json"]].concat()).expect_code(code).json()
-}
 
 /// Writes lists of `keys` keys each, whose names are numbers.
 pub(super) fn write_lists(place: &Place, directory: &str, lists: Range<usize>, keys: usize) -> String {

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::common::{Place, flip, run};
+use crate::common::{Place, flip, json, run};
 use crate::engines::FIXTURES;
-use crate::map::{BYTEWISE, json, write_lists};
+use crate::map::{BYTEWISE, write_lists};
 
 #[test]
 fn a_file_that_two_maps_cover_is_judged_once_and_one_that_none_covers_is_named() {

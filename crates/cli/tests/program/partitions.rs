@@ -6,7 +6,7 @@ use std::fs;
 
 use sstfilter::KeyParts;
 
-use crate::common::{Place, flip, inspected, lines, part, probed, run};
+use crate::common::{Place, flip, inspected, json, lines, part, probed, run};
 use crate::described::bare_filters;
 use crate::engines::number;
 
@@ -49,7 +49,7 @@ fn partitions_of_tables_sidecars_and_filters_alone_are_probed_and_verified() {
         assert!(file["reason"].is_null() && expected > 0.004 && (observed / expected - 1.0).abs() < 0.4, "{file}");
         assert!(file["kind"].as_str().unwrap().contains(words), "{file}");
         let shown = inspected(&[&path], 0)["filters"].clone();
-        let verified = run(&["verify", "--json", &path]).expect_code(0).json()["files"][0].clone();
+        let verified = json(&["verify", &path], 0)["files"][0].clone();
         // Those of the table and of its sidecar.
         let partitions: f64 = shown.as_array().unwrap().iter().map(|filter| number(&filter["partitions"])).sum();
         assert!(partitions > 2.0 && number(&verified["partitions"]) >= partitions, "{verified} {shown}");

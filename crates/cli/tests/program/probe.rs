@@ -8,8 +8,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, lines, part, probed, run, run_with_input};
-use crate::engines::{absent_keys, array, copied, database, expected, file_name, number};
+use crate::common::{Place, flip, json, lines, part, probed, run, run_with_input};
+use crate::engines::{FIXTURES, absent_keys, array, copied, database, expected, file_name, number};
 use crate::ranges::{HASHED, tables_of_rows};
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
@@ -51,7 +51,7 @@ fn each_key_is_listed_with_its_own_table_whatever_the_number_of_threads() {
     for threads in ["2", "5", "64"] {
         assert_eq!(listed(&[&out, "--keys", &keys, "--threads", threads], 0), answers, "{threads} threads");
     }
-    let json = run(&["probe", "--json", "--list", "all", &out, "--keys", &keys]).expect_code(0).json();
+    let json = json(&["probe", "--list", "all", &out, "--keys", &keys], 0);
     let text = |value: &Value| value.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     let row = |answer: &Value| {
         let of = |field: &str| array(answer, "files").iter().map(|file| text(&file[field])).collect();
@@ -183,7 +183,7 @@ fn lookups_in_databases_read_the_tables_that_the_engine_reads() {
 fn families_have_figures_of_their_own_and_a_listing_needs_one() {
     let place = Place::new();
     let (db, keys) = (database("families"), place.write("keys", "no key\n"));
-    let json = run(&["probe", "--json", &db, "--keys", &keys]).expect_code(0).json();
+    let json = json(&["probe", &db, "--keys", &keys], 0);
     let of_groups = |field: &str| array(&json, "groups").iter().map(|group| group[field].clone()).collect::<Vec<_>>();
     assert_eq!(
         (of_groups("column_family"), of_groups("probed_files")),
@@ -312,36 +312,37 @@ fn a_table_whose_range_tombstones_decide_a_lookup_is_in_every_answer() {
 fn a_file_of_ranges_gets_the_answers_that_each_range_gets_alone() {
     let place = Place::new();
     let out = tables_of_rows(&place, &HASHED);
-    fs::copy("../interop/fixtures/rocksdb/7.8-bloom-fv5.sst", format!("{out}/000009.sst")).unwrap();
-    let ends = |row: usize, at: usize| format!("user{:02}:{:04}", at / 20, at % 20 * 10 + row % 10);
-    let inside = (0..30).map(|row| [ends(row, row * 7), ends(row, row * 7 + 1 + row % 3)]);
-    let between = (0..9).map(|user| [format!("user{user:02}:0195"), format!("user{user:02}:9999")]);
-    let inside = inside.filter(|[lower, upper]| lower < upper).chain(between);
+    fs::copy(format!("{FIXTURES}/rocksdb/7.8-bloom-fv5.sst"), format!("{out}/000009.sst")).unwrap();
+    let inside = (0..30).map(|row| [row * 7, row * 7 + 1 + row % 3].map(|at| (at / 20, at % 20 * 10 + row % 10)));
+    let between = (0..9).map(|user| [(user, 195), (user, 9_999)]);
     let pairs: Vec<_> =
-        inside.chain([["a", "b"], ["user60:", "user70:"]].map(|ends| ends.map(str::to_owned))).collect();
+        inside.chain(between).chain([[(60, 0), (70, 0)]]).filter(|[lower, upper]| lower < upper).collect();
+    let pairs: Vec<_> = pairs.iter().map(|ends| ends.map(|(user, time)| format!("user{user:02}:{time:04}"))).collect();
     let ranges = place.write("ranges", lines(0..pairs.len(), |number| pairs[number].join("\t")));
     let rows = run(&["probe", &out, "--ranges", &ranges, "--list", "all", "--range-prefix", ":"]).expect_code(0).stdout;
     assert_eq!(rows.lines().count(), pairs.len());
-    let mut because = BTreeMap::<String, u64>::new();
-    for (row, [lower, upper]) in rows.lines().zip(&pairs) {
-        let alone =
-            run(&["probe", "--json", &out, "--range", lower, upper, "--range-prefix", ":"]).expect_code(0).json();
-        let files = alone["answers"][0]["files"].as_array().unwrap();
-        let name = |file: &Value| file_name(&file["path"]).to_owned();
-        let read: Vec<_> = files.iter().filter(|file| file["answer"] == "read").map(name).collect();
+    let mut because = BTreeMap::<[&str; 2], u64>::new();
+    let answers: Vec<_> = pairs
+        .iter()
+        .map(|[lower, upper]| {
+            json(&["probe", &out, "--range", lower, upper, "--range-prefix", ":"], 0)["answers"][0].take()
+        })
+        .collect();
+    for ((row, alone), ends) in rows.lines().zip(&answers).zip(&pairs) {
+        let read: Vec<_> = array(alone, "files").iter().filter(|file| file["answer"] == "read").collect();
+        let names: Vec<_> = read.iter().map(|file| file_name(&file["path"])).collect();
         let cells: Vec<_> = row.split('\t').collect();
-        assert_eq!(cells[..4], [lower, upper, &read.len().to_string(), &read.join(",")], "{alone}");
-        files
-            .iter()
-            .for_each(|file| *because.entry(format!("{} {}", file["answer"], file["because"])).or_default() += 1);
+        assert_eq!(cells[..4], [&ends[0], &ends[1], &read.len().to_string(), &names.join(",")], "{alone}");
+        for file in array(alone, "files") {
+            *because.entry(["answer", "because"].map(|field| file[field].as_str().unwrap())).or_default() += 1;
+        }
     }
-    let all = ["\"read\" \"filter\"", "\"read\" \"no filter\"", "\"skip\" \"bounds\"", "\"skip\" \"filter\""];
-    assert!(all.iter().all(|words| because.get(*words) > Some(&3)) && because.len() == 4, "{because:?}");
+    let all = [["read", "filter"], ["read", "no filter"], ["skip", "bounds"], ["skip", "filter"]];
+    assert!(because.keys().eq(&all) && because.values().all(|count| *count > 1), "{because:?}");
     let group = probed(&[&out, "--ranges", &ranges, "--range-prefix", ":"], 0);
-    let of = |field: &str| group["files"].as_array().unwrap().iter().map(|file| file[field].as_u64().unwrap()).sum();
-    let counted: u64 = of("read_for");
-    assert_eq!(counted, because[all[0]] + because[all[1]]);
-    assert_eq!(of("in_bounds"), counted + because[all[3]], "{group}");
+    let of = |field: &str| array(&group, "files").iter().map(|file| file[field].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(of("read_for"), because[&all[0]] + because[&all[1]]);
+    assert_eq!(of("in_bounds"), of("read_for") + because[&all[3]], "{group}");
 }
 
 #[test]

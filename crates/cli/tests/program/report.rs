@@ -9,7 +9,7 @@ use serde_json::Value;
 use sstfilter_interop::ForeignTable;
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, lines, names, part, run, write_manifest};
+use crate::common::{Place, flip, json, lines, names, part, run, write_manifest};
 use crate::engines::{
     self, ABSENT, FIXTURES, absent_keys, array, copied, decimal_keys, expected, file_name, fixtures, number,
 };
@@ -42,7 +42,7 @@ fn database(place: &Place) -> String {
 }
 
 fn report(paths: &[&str], options: &[&str], code: i32) -> Value {
-    run(&[&["report", "--json"], paths, options].concat()).expect_code(code).json()
+    json(&[&["report"], paths, options].concat(), code)
 }
 
 fn page(place: &Place) -> String {
@@ -232,7 +232,7 @@ fn each_column_family_has_its_own_figures_which_are_those_of_the_engine() {
     }
     run(&["report", &database, "--family", "dropped"]).expect_error("which are cf0, cf1, cf2, cf3");
     run(&["advise", "levels", &database]).expect_error("are of several (cf0, cf1, cf2, cf3): choose one with --family");
-    let advice = run(&["advise", "levels", &database, "--family", "cf1", "--json"]).expect_code(0).json();
+    let advice = json(&["advise", "levels", &database, "--family", "cf1"], 0);
     assert_eq!((&advice["keys"], &advice["plan"][0]["level"]), (&500.into(), &2.into()), "{advice}");
 }
 

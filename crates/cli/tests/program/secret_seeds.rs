@@ -1,7 +1,7 @@
 //! Secret seeds. The failures guarded against: a filter that is used with another seed, and a sound filter that is called
 //! damaged because the seed was not passed.
 
-use crate::common::{Place, probed, run};
+use crate::common::{Place, json, probed, run};
 
 #[test]
 fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_without() {
@@ -9,7 +9,7 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     let (seed, other) = (place.write("seed", "00112233445566ff\n"), place.write("other", "8 bytes."));
     let out = place.build(2_000, &["--secret-seed-file", &seed]);
 
-    let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
+    let verified = json(&["verify", &out, "--secret-seed-file", &seed], 0);
     assert!(verified["files"][0]["keys_not_compared_because"].is_null());
     let denied = [&out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed];
     assert!(probed(&denied, 0)["files"][0]["reason"].is_null());

@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, names, part, probed, run};
+use crate::common::{Place, flip, json, names, part, probed, run};
 
 /// Builds four tables of 8,000 keys, without fallbacks.
 fn four_tables(place: &Place) -> String {
@@ -39,9 +39,9 @@ fn a_sound_sidecar_replaces_damaged_filters_of_its_table_and_nothing_else() {
     ] {
         assert!(verified.contains(words), "{words} in {verified}");
     }
-    let json = run(&["verify", &store, "--json"]).expect_code(0).json();
-    assert_eq!((json["files"][1]["replaced"].as_array().unwrap().len(), &json["sound"]), (2, &4.into()), "{json}");
-    let remark = &run(&["report", &store, "--json"]).expect_code(0).json()["remarks"][0];
+    let found = json(&["verify", &store], 0);
+    assert_eq!((found["files"][1]["replaced"].as_array().unwrap().len(), &found["sound"]), (2, &4.into()), "{found}");
+    let remark = &json(&["report", &store], 0)["remarks"][0];
     assert_eq!((&remark["state"], &remark["paths"][0]), (&"ok".into(), &table.as_str().into()));
 
     damage(&table, "data");
@@ -53,7 +53,7 @@ fn a_sound_sidecar_replaces_damaged_filters_of_its_table_and_nothing_else() {
     damage(&table, "data");
     // A damaged sidecar replaces nothing.
     flip(format!("{table}.filter"), 100);
-    let verified = run(&["verify", &store, "--json"]).expect_code(1).json();
+    let verified = json(&["verify", &store], 1);
     let problems = verified["files"][0]["problems"].as_array().unwrap();
     assert_eq!((&verified["damaged"], problems.len()), (&1.into(), 3), "{verified}");
     let names_all = |problem: &Value| {
@@ -83,9 +83,9 @@ fn a_stale_sidecar_is_no_damage_and_its_table_can_be_rebuilt() {
     assert!(line.starts_with(&format!("{table}: stale sidecar: ")), "{verified}");
     assert!(line.ends_with("; replace or delete it: `sstfilter rebuild TABLE` replaces it"), "{verified}");
     assert!(verified.contains("3 sound, 1 stale, 0 damaged; 8,000 entries"), "{verified}");
-    assert_eq!(run(&["verify", &store, "--json"]).expect_code(1).json()["stale"], 1);
+    assert_eq!(json(&["verify", &store], 1)["stale"], 1);
     run(&["verify", &sidecar]).expect_code(1);
-    let report = run(&["report", &store, "--json"]).expect_code(1).json();
+    let report = json(&["report", &store], 1);
     assert_eq!(report["remarks"][0]["commands"], Value::from(vec![format!("sstfilter rebuild {table}")]), "{report}");
 
     rebuild(&table);
@@ -108,7 +108,7 @@ fn orphans_are_listed_and_counted_as_nothing() {
     fs::write(format!("{store}/000004.sst.filter"), "half").unwrap();
     assert!(run(&["verify", &store]).expect_code(1).stdout.contains("1 damaged"));
 
-    let report = run(&["report", &store, "--json"]).expect_code(0).json();
+    let report = json(&["report", &store], 0);
     assert_eq!(report["files"].as_array().unwrap().len(), 2, "{report}");
     assert!(report["notes"][0].as_str().unwrap().starts_with("2 files: orphan: the table is gone"), "{report}");
     let all = run(&["probe", &store, "--keys", &keys]).expect_code(0).stdout;
