@@ -3,21 +3,8 @@
 
 use std::fs;
 
-use crate::common::{Place, json, run};
+use crate::common::{Place, run};
 use crate::engines::{array, number};
-
-#[test]
-fn the_bytes_advised_are_the_bytes_built() {
-    let advice = json(&["advise", "kind", "3000", "--fpr", "0.01"], 0);
-    let bloom = advice["ranked"].as_array().unwrap().iter().find(|found| found["kind"] == "bloom").unwrap();
-    let place = Place::new();
-    let out = place.text("tables");
-    let build = ["build", "--json", "--generate", "3000", "--policy", "bloom", "--fpr", "0.01", "--out", &out];
-    let built = &run(&build).expect_code(0).json()["written"][0]["filter"];
-    // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
-    assert_eq!(bloom["filter_bytes"].as_u64().unwrap() + 8, built["filter_bytes"], "{bloom} {built}");
-    assert_eq!(bloom["expected_fpr"], built["expected_fpr"], "{bloom} {built}");
-}
 
 #[test]
 fn the_cheapest_kind_follows_lookups_reads_updates_and_memory() {

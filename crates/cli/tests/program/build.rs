@@ -85,17 +85,6 @@ fn the_kind_of_filter_follows_policy_and_number_of_keys() {
     }
 }
 
-#[test]
-fn tables_record_their_level_and_may_have_no_filter() {
-    let place = Place::new();
-    let out =
-        place.build(2_000, &["--policy", "none", "--level", "3", "--range-filter", "ordered", "--hash-seed", "7"]);
-    let table = open(&out, 1);
-    assert_eq!(table.properties().level, Some(3));
-    assert!(table.filters().block().is_none() && table.filters().range_filter().is_some());
-    run(&["get", &out, "key0007"]).expect_code(0);
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn two_builds_do_not_write_to_one_directory() {

@@ -4,7 +4,11 @@
 use std::fs;
 use std::process::Command;
 
+use serde_json::Value;
+
 use crate::common::{Place, flip, inspected, json, lines, names, part, program, run, say_skipped};
+use crate::engines::array;
+use crate::options::parts;
 
 #[test]
 fn the_extracted_block_is_the_one_of_the_table() {
@@ -48,11 +52,18 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
     let place = Place::new();
     let (keys, out) = (place.write("keys", lines(0..3_000, |key| format!("key{key}\tvalue"))), place.text("block"));
     let build = |options: &[&str]| run(&[&["filter", "--keys", &keys, "--out", &out], options].concat());
+    let advice = json(&["advise", "kind", "3000", "--fpr", "0.01"], 0);
     for (policy, kind) in [("auto", "ribbon"), ("bloom", "bloom"), ("binary-fuse", "binary-fuse")] {
         let built = build(&["--overwrite", "--policy", policy, "--fpr", "0.01", "--json"]).expect_code(0).json();
         let filter = &built["filters"][0];
         assert_eq!((&filter["kind"], &filter["keys"]), (&kind.into(), &3_000.into()));
         assert!(filter["expected_fpr"].as_f64().unwrap() <= 0.01, "{built}");
+        let advised = array(&advice, "ranked").iter().find(|ranked| ranked["kind"] == kind).unwrap();
+        let figures = |of: &Value| ["filter_bytes", "expected_fpr"].map(|figure| of[figure].clone());
+        assert!(
+            kind == "ribbon" || figures(advised) == figures(filter),
+            "the bytes advised are those built: {advised}"
+        );
         let found = run(&["probe", &out, "--keys", &keys, "--list", "absent"]).expect_code(0);
         assert_eq!(found.stdout, "");
     }
@@ -66,12 +77,8 @@ fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
 #[test]
 fn completions_and_manual_pages_know_every_command() {
     let place = Place::new();
-    let help = run(&["help"]).expect_code(0).stdout;
-    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // Descriptions of several lines are indented further.
-    let names_of = commands.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
-    let commands: Vec<_> = names_of.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").collect();
-    assert!(commands.contains(&"build") && commands.contains(&"completions"), "{commands:?}");
+    let (commands, _) = parts(&[]);
+    assert!(commands.len() > 10, "{commands:?}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(&["completions", shell]).expect_code(0).stdout;
         assert!(commands.iter().all(|command| script.contains(command)), "{shell}");

@@ -135,18 +135,6 @@ fn the_sound_partitions_of_a_damaged_filter_are_probed() {
     assert!(lost.stdout.is_empty() && lost.stderr.contains("may contain the keys of some parts: filter partition"));
 }
 
-#[test]
-fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
-    let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
-    let (place, remark) = (Place::new(), "has range tombstones: a lookup of any key in its bounds must read it");
-    // Without a manifest, its bounds are unknown.
-    let keys = place.write("keys", "no such key\n");
-    assert!(run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout.contains(remark));
-    let listed = run(&["probe", "--keys", &keys, "--list", "all", &table]).expect_code(0);
-    assert_eq!(listed.stdout, "no such key\t1\t11.8-range-tombstones.sst\trange tombstones\n");
-    assert!(listed.stderr.contains(remark), "{}", listed.stderr);
-}
-
 fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
     probed(&["--keys", keys, table, "--comparator", comparator], 0)["without_candidates"].clone()
 }
