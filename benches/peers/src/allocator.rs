@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The allocated bytes, now and at their peak.
 #[derive(Debug)]
-struct Counter {
+pub struct Counter {
     live: AtomicUsize,
     peak: AtomicUsize,
 }
 
-static COUNTER: Counter = Counter::new();
+/// What this program has allocated.
+pub static COUNTER: Counter = Counter::new();
 
 impl Counter {
     const fn new() -> Self {
@@ -27,15 +28,16 @@ impl Counter {
     }
 
     /// Runs `work`. Returns its result, and the peak of allocated bytes beyond those before.
-    fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+    pub fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let before = self.live.load(Ordering::Relaxed);
         self.peak.store(before, Ordering::Relaxed);
         let result = work();
         (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
     }
 
-    /// Runs `work`. Returns its result, and how many more bytes are allocated after it than before.
-    fn held_after<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+    /// Runs `work`. Returns its result, and how many more bytes are allocated after it than before:
+    /// the size of the result.
+    pub fn held_after<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
         let before = self.live.load(Ordering::Relaxed);
         let result = work();
         (result, self.live.load(Ordering::Relaxed).saturating_sub(before) as u64)
@@ -86,16 +88,6 @@ fn count(pointer: *mut u8, bytes: usize) {
     }
 }
 
-/// Runs `work`. Returns its result, and the peak of allocated bytes beyond those before.
-pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    COUNTER.peak_during(work)
-}
-
-/// Runs `work`. Returns its result, and how many more bytes are allocated after it than before: the size of the result.
-pub fn held_after<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    COUNTER.held_after(work)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +118,7 @@ mod tests {
 
     #[test]
     fn allocations_of_this_program_are_counted() {
-        let (held, peak) = peak_during(|| vec![1_u8; 8 << 20]);
+        let (held, peak) = COUNTER.peak_during(|| vec![1_u8; 8 << 20]);
         assert!(peak >= held.len() as u64, "{peak}");
     }
 }

@@ -7,20 +7,13 @@ use std::thread;
 use std::time::Instant;
 
 use bytes::Bytes;
-use sstfilter::kind::KindEntry;
-use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterReader, Filters, KeyHash, KeyHasher, Sizing};
+use sstfilter::{FilterBlock, FilterReader, Filters, KeyHash};
 
 use crate::harness::{Length, least_times};
 use crate::keys::KeySet;
 use crate::record::{CountedProbe, SharedProbe};
 use crate::subject::{BuildError, count_where};
-
-/// Name in the records, name in the table of kinds, fingerprint bits; blocked Bloom has 10 bits per key.
-const KINDS: [(&str, &str, Option<u8>); 3] = [
-    ("blocked Bloom, 10 bits", "bloom", None),
-    ("Ribbon, 2^-7", "ribbon", Some(7)),
-    ("BinaryFuse 3-wise, 8", "binary-fuse", Some(8)),
-];
+use crate::subjects::sstfilter::{IN_USE, block};
 
 /// Keys in each filter: from the first cache level to the last.
 const KEYS: [usize; 3] = [10_000, 100_000, 1_000_000];
@@ -41,8 +34,8 @@ pub fn measure(length: Length) -> Result<Vec<CountedProbe>, BuildError> {
     let absent = KeySet::absent(QUERIES);
     let mut records = Vec::new();
     for keys in KEYS {
-        for (name, kind, fingerprint_bits) in KINDS {
-            let block = filter(kind, fingerprint_bits, keys)?;
+        for (name, kind, size) in IN_USE {
+            let block = block(kind, size, KeySet::present(keys).all().hashes)?;
             records.push(measure_filter(name, &block, keys, absent.all().hashes, turns));
         }
     }
@@ -112,15 +105,6 @@ fn together(start: &Barrier, reader: &FilterReader<Bytes>, absent: &[KeyHash]) -
     started.elapsed().as_nanos() as f64 / (PASSES * absent.len()) as f64
 }
 
-fn filter(kind: &str, fingerprint_bits: Option<u8>, keys: usize) -> Result<FilterBlock<Bytes>, BuildError> {
-    let size = fingerprint_bits.map_or(BitsPerKey::TEN.into(), Sizing::FingerprintBits);
-    let policy = KindEntry::named(kind).ok_or("no such kind")?.configure(size)?;
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys as u64);
-    let mut builder = policy.builder(&context);
-    builder.add_hashes(KeySet::present(keys).all().hashes);
-    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +112,8 @@ mod tests {
     #[test]
     fn every_probe_of_every_thread_is_counted() {
         let (absent, turns, threads) = (KeySet::absent(1_000), 3, 4);
-        let reader = Filters::default().reader(Ok(filter("bloom", None, 1_000).unwrap()));
+        let reader =
+            Filters::default().reader(Ok(block("bloom", IN_USE[0].2, KeySet::present(1_000).all().hashes).unwrap()));
         assert!(from_threads(&reader, absent.all().hashes, threads, turns) > 0.0);
         let stats = reader.stats();
         assert_eq!(stats.negatives + stats.positives, (1_000 * PASSES * turns * threads) as u64);
@@ -136,8 +121,8 @@ mod tests {
 
     #[test]
     fn all_kinds_are_measured_bare_and_counted() {
-        for (name, kind, fingerprint_bits) in KINDS {
-            let block = filter(kind, fingerprint_bits, 1_000).unwrap();
+        for (name, kind, size) in IN_USE {
+            let block = block(kind, size, KeySet::present(1_000).all().hashes).unwrap();
             let record = measure_filter(name, &block, 1_000, KeySet::absent(1_000).all().hashes, 1);
             assert!(record.bare_ns > 0.0 && record.counted_ns > 0.0, "{record:?}");
         }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::allocator::peak_during;
+use crate::allocator::COUNTER;
 use crate::keys::{KeySet, Keys};
 use crate::record::{Record, crate_version, target_cpu};
 use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
@@ -189,7 +189,7 @@ impl Entrant<'_> {
 
     /// Measures the figures that do not vary, and checks that no key is lost.
     fn first_build(&mut self, load: &Load<'_>) -> Result<(), BuildError> {
-        let (filter, bytes_peak) = peak_during(|| self.subject.build(load.present));
+        let (filter, bytes_peak) = COUNTER.peak_during(|| self.subject.build(load.present));
         let mut filter = filter?;
         let (found, present) = (filter.count(load.present), load.present.len() as u64);
         // Checked before anything is timed: a filter that loses keys may be fast.

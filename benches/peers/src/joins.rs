@@ -5,15 +5,9 @@ use std::fmt::Write as _;
 use std::thread;
 
 use clap::Args;
-use fastbloom::BloomFilter;
 use hashbrown::HashTable;
-use sbbf_rs_safe::Filter as Sbbf;
-use sstfilter::kind::KindEntry;
 use sstfilter::simd::InstructionSet;
-use sstfilter::{
-    BitsPerKey, BuildContext, DynamicFilter, FilterBlock, HashIdentity, KeyHash, KeyHasher, MatchBitmap,
-    RegisterBlockedBloom,
-};
+use sstfilter::{BitsPerKey, DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Machine, Table, grouped, today};
 use xorf::{BinaryFuse8, Filter as _};
@@ -23,7 +17,8 @@ use crate::harness::least_times;
 use crate::keys::{KeySet, Keys};
 use crate::report::describe;
 use crate::subject::{BATCH_KEYS, BuildError};
-use crate::subjects::sstfilter::NAME;
+use crate::subjects::sstfilter::{self as ours, NAME};
+use crate::subjects::{fastbloom, sbbf};
 
 /// The measurement of joins.
 #[derive(Debug, Args)]
@@ -69,7 +64,7 @@ const FILTERS: [(&str, &str, Option<Build>); 9] = [
     (NAME, "binary fuse, 10 bits", Some(|hashes| block("binary-fuse", hashes))),
     (NAME, "Ribbon, 10 bits", Some(|hashes| block("ribbon", hashes))),
     ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(|hashes| Ok(split_block(hashes)))),
-    ("fastbloom", "Bloom, 10 bits", Some(|hashes| Ok(fastbloom(hashes)))),
+    ("fastbloom", "Bloom, 10 bits", Some(|hashes| Ok(bloom(hashes)))),
     ("xorf", "BinaryFuse8", Some(binary_fuse)),
 ];
 
@@ -215,30 +210,20 @@ fn register_blocked(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
     }))
 }
 
-fn block(name: &str, keys: &[KeyHash]) -> Result<Box<Select>, BuildError> {
-    let policy = KindEntry::named(name).ok_or("no such kind")?.configure(BitsPerKey::new(10.0)?)?;
-    let hasher = KeyHasher::default();
-    let mut builder = policy.builder(&BuildContext::new(&hasher).with_expected_keys(keys.len() as u64));
-    builder.add_hashes(keys);
-    let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &hasher)?;
+fn block(name: &str, hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+    let block = ours::block(name, BitsPerKey::TEN.into(), hashes)?;
     Ok(Box::new(move |batch, selection| {
         selection.by_batch(batch, |batch, matches| block.may_contain_batch(batch, matches));
     }))
 }
 
 fn split_block(hashes: &[KeyHash]) -> Box<Select> {
-    let mut filter = Sbbf::new(10, hashes.len());
-    for hash in hashes {
-        filter.insert_hash(hash.get());
-    }
+    let filter = sbbf::filled(10, hashes.len(), hashes.iter().map(|hash| hash.get()));
     Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
 }
 
-fn fastbloom(hashes: &[KeyHash]) -> Box<Select> {
-    let mut filter = BloomFilter::with_num_bits(hashes.len() * 10).expected_items(hashes.len());
-    for hash in hashes {
-        filter.insert_hash(hash.get());
-    }
+fn bloom(hashes: &[KeyHash]) -> Box<Select> {
+    let filter = fastbloom::filled(hashes.len(), hashes.iter().map(|hash| hash.get()));
     Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
 }
 

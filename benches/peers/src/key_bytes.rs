@@ -2,17 +2,15 @@
 
 use std::hint::black_box;
 
-use fastbloom::BloomFilter;
-use sbbf_rs_safe::Filter as Sbbf;
-use sstfilter::kind::KindEntry;
-use sstfilter::{BitsPerKey, BuildContext, DEFAULT_HASH_SEED, FilterBlock, KeyHash, KeyHasher, Sizing};
+use sstfilter::{DEFAULT_HASH_SEED, KeyHash, KeyHasher, Sizing};
 use xorf::{BinaryFuse8, Filter as _};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::harness::{Length, least_times};
 use crate::record::{ByteOperation, KeyBytes};
 use crate::subject::BuildError;
-use crate::subjects::sstfilter::NAME;
+use crate::subjects::sstfilter::{IN_USE, NAME, block};
+use crate::subjects::{fastbloom, sbbf};
 
 /// Lengths of the keys that are hashed: on both sides of the lengths at which XXH3 changes its algorithm.
 const HASHED_BYTES: [usize; 7] = [8, 16, 24, 40, 100, 300, 1_000];
@@ -75,9 +73,8 @@ struct Method<'a> {
 
 /// Our methods.
 const HASH: &str = "KeyHasher::hash";
-const BLOOM: &str = "blocked Bloom, 10 bits";
-const RIBBON: &str = "Ribbon, 2^-7";
-const FUSE: &str = "BinaryFuse 3-wise, 8";
+const BLOOM: &str = IN_USE[0].0;
+const FUSE: &str = IN_USE[2].0;
 
 impl<'a> Method<'a> {
     fn ours(name: &'static str, work: impl FnMut() -> u64 + 'a) -> Self {
@@ -127,12 +124,7 @@ fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
 fn probing(key_bytes: usize, turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
     let present = ByteKeys::new(0, FILTER_KEYS, key_bytes);
     let absent = ByteKeys::new(FIRST_ABSENT, QUERIES, key_bytes);
-    let kinds = [
-        (BLOOM, "bloom", BitsPerKey::TEN.into()),
-        (RIBBON, "ribbon", Sizing::FingerprintBits(7)),
-        (FUSE, "binary-fuse", Sizing::FingerprintBits(8)),
-    ];
-    let ours = kinds.into_iter().map(|(name, kind, size)| our_method(name, kind, size, &present, &absent));
+    let ours = IN_USE.into_iter().map(|(name, kind, size)| our_method(name, kind, size, &present, &absent));
     let mut methods = ours.collect::<Result<Vec<_>, _>>()?;
     methods.extend(peer_methods(&present, &absent)?);
     Ok(records(methods, turns, QUERIES, (ByteOperation::HashAndProbe, key_bytes, FILTER_KEYS)))
@@ -145,7 +137,8 @@ fn our_method<'a>(
     present: &ByteKeys,
     absent: &'a ByteKeys,
 ) -> Result<Method<'a>, BuildError> {
-    let (block, hasher) = (our_filter(kind, size, present)?, KeyHasher::default());
+    let hasher = KeyHasher::default();
+    let block = block(kind, size, &present.iter().map(|key| hasher.hash(key)).collect::<Vec<_>>())?;
     Ok(Method::ours(name, move || {
         // An engine's filter and hasher are not known at compile time either.
         let (block, hasher) = black_box((&block, &hasher));
@@ -158,12 +151,10 @@ fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<
     let xxh3 = move |key: &[u8]| xxh3_64_with_seed(key, seed);
     let numbers: Vec<u64> = present.iter().map(xxh3).collect();
     let fuse = BinaryFuse8::try_from(&numbers)?;
-    let (mut sbbf, mut of_hashes, mut of_bytes) = (Sbbf::new(10, FILTER_KEYS), fast_bloom(), fast_bloom());
-    for (key, &hash) in present.iter().zip(&numbers) {
-        sbbf.insert_hash(hash);
-        of_hashes.insert_hash(hash);
-        of_bytes.insert(key);
-    }
+    let sbbf = sbbf::filled(10, FILTER_KEYS, numbers.iter().copied());
+    let of_hashes = fastbloom::filled(FILTER_KEYS, numbers.iter().copied());
+    let mut of_bytes = fastbloom::filled(FILTER_KEYS, [].into_iter());
+    present.iter().for_each(|key| _ = of_bytes.insert(key));
     Ok([
         Method::of("sbbf-rs-safe", "xxh3, split block Bloom, 10 bits", BLOOM, move || {
             absent.sum(|key| u64::from(sbbf.contains_hash(xxh3(key))))
@@ -176,18 +167,6 @@ fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<
         }),
         Method::of("xorf", "xxh3, BinaryFuse8", FUSE, move || absent.sum(|key| u64::from(fuse.contains(&xxh3(key))))),
     ])
-}
-
-fn our_filter(kind: &str, size: Sizing, present: &ByteKeys) -> Result<FilterBlock<bytes::Bytes>, BuildError> {
-    let hasher = KeyHasher::default();
-    let policy = KindEntry::named(kind).ok_or("no such kind")?.configure(size)?;
-    let mut builder = policy.builder(&BuildContext::new(&hasher).with_expected_keys(FILTER_KEYS as u64));
-    present.iter().for_each(|key| builder.add_key(key));
-    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &hasher)?)
-}
-
-fn fast_bloom() -> BloomFilter {
-    BloomFilter::with_num_bits(FILTER_KEYS * 10).expected_items(FILTER_KEYS)
 }
 
 /// Times `methods`, which each process `keys` keys.

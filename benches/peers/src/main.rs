@@ -117,7 +117,10 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     }
     let mut measurements = Measurements {
         date: today(),
-        arguments: arguments(args),
+        arguments: subject::arguments(
+            &[(args.quick, "--quick"), (args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")],
+            &args.only,
+        ),
         machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         many_filters: Vec::new(),
@@ -148,14 +151,4 @@ fn measure_uses(args: &MeasureArgs, measurements: &mut Measurements) -> Result<(
     measurements.many_filters = many_filters::measure(args.length(), args.isa)?;
     println!("one absent key, many filters\n\n{}", tables::many_filters(&measurements.many_filters).aligned());
     Ok(())
-}
-
-/// Returns the arguments that change the measurements.
-fn arguments(args: &MeasureArgs) -> Vec<String> {
-    let mut arguments = Vec::new();
-    arguments.extend(args.quick.then(|| "--quick".to_owned()));
-    arguments.extend(args.large.then(|| "--large".to_owned()));
-    arguments.extend(args.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")]));
-    arguments.extend((args.isa == IsaChoice::All).then(|| "--isa all".to_owned()));
-    arguments
 }

@@ -12,8 +12,8 @@ use crate::harness::{Length, Stretches};
 use crate::keys::KeySet;
 use crate::record::{Allocation, ManyFilters};
 use crate::subject::BuildError;
-use crate::subjects::IsaChoice;
 use crate::subjects::sstfilter::NAME;
+use crate::subjects::{IsaChoice, sbbf};
 
 /// Filters that are probed.
 const FILTERS: u64 = 70;
@@ -69,11 +69,7 @@ fn measure_size(
 ) -> Result<Vec<ManyFilters>, BuildError> {
     let blocks = allocated(allocation, |filter| our_block(filter, keys_per_filter))?;
     let theirs = allocated(allocation, |filter| Ok(split_block_filter(filter, keys_per_filter)))?;
-    let sets = match isa {
-        IsaChoice::Best => vec![None],
-        IsaChoice::All => InstructionSet::available().map(Some).collect(),
-    };
-    let ours = sets.into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
+    let ours = isa.sets().into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
     let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
     methods.push(Method {
         name: ONE_BY_ONE,
@@ -223,12 +219,9 @@ fn our_block(filter: u64, keys: u64) -> Result<Bytes, BuildError> {
     Ok(builder.finish().block.ok_or("no filter fits")?)
 }
 
+/// Returns the filter with some number of the crate that we compare with.
 fn split_block_filter(filter: u64, keys: u64) -> Sbbf {
-    let mut built = Sbbf::new(10, usize::try_from(keys).unwrap_or(usize::MAX));
-    hashes_of(filter, keys).for_each(|hash| {
-        built.insert_hash(hash.get());
-    });
-    built
+    sbbf::filled(10, usize::try_from(keys).unwrap_or(usize::MAX), hashes_of(filter, keys).map(KeyHash::get))
 }
 
 #[cfg(test)]

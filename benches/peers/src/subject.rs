@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sstfilter::MatchBitmap;
 
 use crate::keys::Keys;
 
@@ -41,6 +42,45 @@ pub trait Filter {
     }
 }
 
+/// A filter whose probe is a closure, which is compiled into the loop.
+struct Single<F, P> {
+    filter: F,
+    bytes: u64,
+    may_contain: P,
+}
+
+impl<F, P: Fn(&F, u64) -> bool> Filter for Single<F, P> {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn count(&self, keys: Keys<'_>) -> u64 {
+        count_where(keys.numbers, |&hash| (self.may_contain)(&self.filter, hash))
+    }
+}
+
+/// Returns a filter of this many bytes without a batch call.
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+pub fn built<F: 'static>(filter: F, bytes: usize, may_contain: impl Fn(&F, u64) -> bool + 'static) -> BuildResult {
+    Ok(Box::new(Single { filter, bytes: bytes as u64, may_contain }))
+}
+
+/// A subject whose build is a closure.
+struct Described<B> {
+    label: Label,
+    build: B,
+}
+
+impl<B: Fn(Keys<'_>) -> BuildResult> Subject for Described<B> {
+    fn label(&self) -> Label {
+        self.label.clone()
+    }
+
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
+        (self.build)(keys)
+    }
+}
+
 /// Keys per batch call, which fit into the first cache levels together with their answers.
 pub const BATCH_KEYS: usize = 4096;
 
@@ -59,6 +99,18 @@ pub struct Label {
     pub isa: Option<&'static str>,
     /// The kind of ours that it is compared with.
     pub against: &'static str,
+}
+
+impl Label {
+    /// Describes a filter that takes hashes, with the kernels that are usual.
+    pub const fn of(implementation: &'static str, kind: &'static str, family: Family, against: &'static str) -> Self {
+        Self { implementation, kind, family, hash: HashUse::Given, isa: None, against }
+    }
+
+    /// Makes a subject of a label and a function that builds its filter.
+    pub fn built_by(self, build: impl Fn(Keys<'_>) -> BuildResult + 'static) -> Box<dyn Subject> {
+        Box::new(Described { label: self, build })
+    }
 }
 
 /// How a filter is built and used.
@@ -98,8 +150,23 @@ pub fn count_where<T>(keys: &[T], mut may_contain: impl FnMut(&T) -> bool) -> u6
     keys.iter().map(|key| u64::from(may_contain(key))).sum()
 }
 
+/// Counts the positives of batches, each of which is answered in a bitmap.
+#[inline]
+pub fn count_batches<T>(keys: &[T], matches: &mut MatchBitmap, mut answer: impl FnMut(&[T], &mut MatchBitmap)) -> u64 {
+    keys.chunks(BATCH_KEYS).fold(0, |sum, batch| {
+        answer(batch, matches);
+        sum + matches.count()
+    })
+}
+
 /// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
 pub fn is_wanted(only: &[String], implementation: &str, kind: &str) -> bool {
     let name = format!("{implementation} {kind}").to_lowercase();
     only.is_empty() || only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
+}
+
+/// The arguments of a run, to reproduce it: flags, if they were passed, and the names that were chosen.
+pub fn arguments(flags: &[(bool, &str)], only: &[String]) -> Vec<String> {
+    let flags = flags.iter().filter(|(is_passed, _)| *is_passed).map(|(_, flag)| (*flag).to_owned());
+    flags.chain(only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
 }

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{Place, lines, names, program, run, say_skipped};
@@ -136,19 +136,14 @@ struct Scenario {
     name: &'static str,
     place: Place,
     arguments: Vec<String>,
-    /// The files are created again for each trial.
-    writes: bool,
-    /// Standard output is the same in every run.
-    is_steady: bool,
-    /// By default, one of this many calls is tried; in the long form, all are.
-    every: usize,
+    writes: Writes,
     /// The tables before the command.
     old: Tables,
 }
 
 impl Scenario {
     /// Two tables of 20 keys each, a bare filter block, and a file of 30 keys.
-    fn new(name: &'static str, arguments: &[&str]) -> Self {
+    fn new(arguments: &[&'static str], writes: Writes) -> Self {
         let place = Place::new();
         fs::create_dir(place.path("work")).unwrap();
         let built = place.build(40, &["--files", "2"]);
@@ -157,9 +152,8 @@ impl Scenario {
         fs::rename(built, place.path("old")).unwrap();
         place.write("new.tsv", lines(0..30, |key| format!("key{key:04}\tnew{key:04}")));
         let work = place.text("work");
-        let arguments = arguments.iter().map(|argument| argument.replace("WORK", &work)).collect();
-        let mut scenario =
-            Self { name, place, arguments, writes: false, is_steady: true, every: 5, old: Tables::new() };
+        let (name, arguments) = (arguments[0], arguments.iter().map(|word| word.replace("WORK", &work)).collect());
+        let mut scenario = Self { name, place, arguments, writes, old: Tables::new() };
         scenario.make_files();
         scenario.old = scenario.tables();
         assert_eq!(union(scenario.old.values()), build_of(40, "value"));
@@ -170,7 +164,6 @@ impl Scenario {
         let work = self.place.path("work");
         fs::remove_dir_all(&work).unwrap();
         fs::create_dir_all(work.join("tables")).unwrap();
-        fs::create_dir_all(work.join("tmp")).unwrap();
         for name in names(self.place.path("old")) {
             fs::copy(self.place.path("old").join(&name), work.join("tables").join(&name)).unwrap();
         }
@@ -198,7 +191,7 @@ impl Scenario {
     }
 
     fn trial(&self, number: usize, fault: Fault) -> Option<Trial> {
-        if self.writes {
+        if self.writes != Writes::No {
             self.make_files();
         }
         let log = self.place.path("log");
@@ -208,7 +201,6 @@ impl Scenario {
             .arg(&log)
             .arg(program().get_program())
             .args(&self.arguments)
-            .env("TMPDIR", self.place.path("work/tmp"))
             .output()
             .unwrap();
         let log = fs::read_to_string(log).unwrap();
@@ -229,7 +221,9 @@ impl Scenario {
     fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
         let mut outcomes = BTreeMap::new();
         let Some(sound) = self.sound(fault) else { return outcomes };
-        let every = effort::of_minutes(1, self.every.div_ceil(2), self.every);
+        // By default, one of this many calls is tried; in the long form, all are.
+        let every: usize = if self.writes == Writes::No { 5 } else { 13 };
+        let every = effort::of_minutes(1, every.div_ceil(2), every);
         let sampled = (fault.argument().len() % every..sound.calls).step_by(every);
         let tried = sampled.len();
         for (position, number) in sampled.chain(0..sound.calls).enumerate() {
@@ -237,14 +231,14 @@ impl Scenario {
                 break;
             }
             let trial = self.trial(number, fault).unwrap();
-            let outcome = self.check(&trial, Some(&sound), fault);
+            let outcome = self.check(&trial, &sound, fault);
             *outcomes.entry(outcome).or_insert(0) += 1;
         }
         println!("{}, {fault:?}: {} calls, {outcomes:?}", self.name, sound.calls);
         outcomes
     }
 
-    fn check(&self, trial: &Trial, sound: Option<&Sound>, fault: Fault) -> &'static str {
+    fn check(&self, trial: &Trial, sound: &Sound, fault: Fault) -> &'static str {
         let story = format!(
             "{} {fault:?} at {:?}: code {}\n{}\n{}",
             self.name, trial.hit, trial.code, trial.stdout, trial.stderr
@@ -266,9 +260,10 @@ impl Scenario {
         if trial.code == 0 {
             // A file whose place in the order is unknown may come last.
             let sorted = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-            let is_sound = self.is_steady && sound.is_some_and(|sound| sorted(&trial.stdout) == sorted(&sound.stdout));
+            let is_steady = self.writes != Writes::Yes;
+            let is_sound = is_steady && sorted(&trial.stdout) == sorted(&sound.stdout);
             assert!(is_sound || is_absorbed(hit, trial, fault), "{story}");
-            assert!(is_sound || !self.is_steady || names_file(&trial.stdout, hit), "{story}");
+            assert!(is_sound || !is_steady || names_file(&trial.stdout, hit), "{story}");
             return "absorbed";
         }
         assert_eq!(trial.code, 2, "{story}");
@@ -283,8 +278,7 @@ impl Scenario {
 
     /// Checks that every file named like a table or a report is whole, and that nothing else is left unless it could
     /// not be removed. A table must have all entries from before, or all entries of a run without a fault.
-    fn check_files(&self, may_be_left: bool, sound: Option<&Sound>, story: &str) {
-        let temporary = self.place.path("work/tmp");
+    fn check_files(&self, may_be_left: bool, sound: &Sound, story: &str) {
         let may_be_left = may_be_left || story.contains(COMPLETE);
         for path in files_below(&self.place.path("work")) {
             let aside = path.iter().find(|name| name.to_str().unwrap().starts_with(".sstfilter-"));
@@ -296,9 +290,8 @@ impl Scenario {
                 Some("sst") => {
                     let entries = entries_of(&found, story);
                     let is_old = self.old.get(&path) == Some(&entries);
-                    let is_new = sound.is_some_and(|sound| sound.tables.get(&path) == Some(&entries));
-                    let is_of_demo = path.starts_with(&temporary);
-                    assert!(is_old || is_new || is_of_demo, "{} is of no build: {story}", path.display());
+                    let is_new = sound.tables.get(&path) == Some(&entries);
+                    assert!(is_old || is_new, "{} is of no build: {story}", path.display());
                 }
                 Some("html") => assert!(fs::read_to_string(&path).unwrap().trim_end().ends_with("</html>"), "{story}"),
                 Some("json") => {
@@ -400,16 +393,6 @@ fn has_told(outcomes: &BTreeMap<&'static str, usize>, fault: Fault) -> bool {
     }
 }
 
-fn try_all(scenario: &Scenario, faults: &[Fault]) {
-    for &fault in faults {
-        let outcomes = scenario.try_calls(fault);
-        if injector().is_none() {
-            return;
-        }
-        assert!(has_told(&outcomes, fault), "{}, {fault:?}: {outcomes:?}", scenario.name);
-    }
-}
-
 /// Whether the files are made again for each trial.
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
@@ -425,7 +408,7 @@ fn a_command_whose_calls_fail_gives_the_right_answer_or_says_which_file_failed()
     const EIO_FROM_THEN_ON: Fault = Fault::FailsFromThenOn(EIO);
     const FULL: Fault = Fault::FailsFromThenOn(ENOSPC);
     let [eio, emfile, eintr, short] = ALL_FAULTS;
-    let rows: [(&[&str], Writes, &[Fault]); 9] = [
+    let rows: [(&[&'static str], Writes, &[Fault]); 9] = [
         (
             &["build", "--input", "WORK/new.tsv", "--out", "WORK/a/b", "--files", "2"],
             Writes::Yes,
@@ -446,26 +429,15 @@ fn a_command_whose_calls_fail_gives_the_right_answer_or_says_which_file_failed()
         (&["report", "WORK/tables", "--out", "WORK/report"], Writes::Steadily, &[eio, eintr, short]),
     ];
     for (arguments, writes, faults) in rows {
-        let scenario = Scenario::new(arguments[0], arguments);
-        let every = if writes == Writes::No { scenario.every } else { 13 };
-        let (is_steady, writes) = (writes != Writes::Yes, writes != Writes::No);
-        try_all(&Scenario { writes, is_steady, every, ..scenario }, faults);
+        let scenario = Scenario::new(arguments, writes);
+        for &fault in faults {
+            let outcomes = scenario.try_calls(fault);
+            if injector().is_none() {
+                return;
+            }
+            assert!(has_told(&outcomes, fault), "{}, {fault:?}: {outcomes:?}", scenario.name);
+        }
     }
-}
-
-#[test]
-fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
-    // The command makes some hundred thousand calls; the first ones write and open tables.
-    let scenario = Scenario { writes: true, is_steady: false, ..Scenario::new("demo", &["demo"]) };
-    let mut points = 0;
-    for number in (0..400).step_by(if effort::is_long() { 31 } else { 197 }) {
-        let Some(trial) = scenario.trial(number, Fault::Fails(EIO)) else { return };
-        scenario.check(&trial, None, Fault::Fails(EIO));
-        let left = fs::read_dir(scenario.place.path("work/tmp")).unwrap().count();
-        assert!(left == 0 || is_removal(trial.hit.as_ref().unwrap()), "{:?}", trial.hit);
-        points += 1;
-    }
-    println!("demo, Fails(5): {points} points");
 }
 
 /// Once, each of these was skipped silently, and older tables answered.
@@ -483,69 +455,43 @@ fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
         let table = place.text("tables/000003.sst");
         make(Path::new(&table));
         run(&["get", &out, "key0000"]).expect_error(&table);
-        let keys = place.text("keys.tsv");
-        let probed = run(&["probe", &out, "--keys", &keys]).expect_code(2);
-        assert!(
-            probed.stdout.contains(&table) && probed.stdout.contains("without candidates               0"),
-            "{}",
-            probed.stdout
-        );
-        let verified = run(&["verify", &out]).expect_code(2);
-        assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unread"), "{}", verified.stdout);
+        for (command, words) in [
+            (&["probe", &out, "--keys", &place.text("keys.tsv")][..], "without candidates               0"),
+            (&["verify", &out], "1 unread"),
+        ] {
+            let told = run(command).expect_code(2).stdout;
+            assert!(told.contains(&table) && told.contains(words), "{told}");
+        }
         let code = run(&["inspect", &table]).code.unwrap();
         assert!(code == 1 || code == 2);
     }
 }
 
-/// A writer that waits for a reader of its pipe; in a failing test, none comes.
-struct Feeder(Child);
-
-impl Drop for Feeder {
-    fn drop(&mut self) {
-        drop(self.0.kill().and_then(|()| self.0.wait()));
-    }
-}
-
-#[test]
-fn a_pipe_in_place_of_a_file_is_refused_and_one_with_keys_in_it_is_read() {
-    let place = Place::new();
-    let pipe = place.text("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    run(&["get", &pipe, "key"]).expect_error(&pipe);
-    run(&["inspect", &pipe]).expect_code(2);
-    run(&["verify", &pipe]).expect_code(2);
-    run(&["build", "--generate", "5", "--out", &pipe]).expect_error("expected a directory");
-    let feeder = Command::new("sh").args(["-c", "printf 'a\\t1\\nb\\t2\\n' > \"$0\"", &pipe]).spawn();
-    let mut feeder = Feeder(feeder.unwrap());
-    run(&["build", "--input", &pipe, "--out", &place.text("tables")]).expect_code(0);
-    assert!(feeder.0.wait().unwrap().success());
-    assert_eq!(run(&["get", &place.text("tables"), "b"]).expect_code(0).stdout, "2\n");
-}
-
 /// Commands with their results, small and large.
 fn commands(place: &Place) -> Vec<Vec<String>> {
-    let value = "x".repeat(100_000);
-    let input = place.write("large", format!("large\t{value}\n"));
+    let keys = place.write("large", format!("large\t{}\n", "x".repeat(100_000)));
     let out = place.text("large-tables");
-    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
-    let keys = place.text("large");
-    let table = format!("{out}/000001.sst");
-    let fresh = place.text("fresh");
-    let all: [&[&str]; 8] = [
+    run(&["build", "--input", &keys, "--out", &out]).expect_code(0);
+    let all: [&[&str]; 12] = [
         &["get", &out, "large"],
         &["get", &out, "large", "large"],
         &["get", "--json", &out, "large"],
         &["probe", &out, "--keys", &keys],
-        &["inspect", &table],
+        &["inspect", &format!("{out}/000001.sst")],
         &["verify", &out],
         &["advise", "kind", "1000"],
-        &["build", "--generate", "10", "--overwrite", "--out", &fresh],
+        &["build", "--generate", "10", "--overwrite", "--out", &place.text("fresh")],
+        // The generator of completions panics when a write fails.
+        &["completions", "bash"],
+        &["completions", "man"],
+        &["probe", "--help"],
+        &["--version"],
     ];
     all.iter().map(|arguments| arguments.iter().map(|argument| (*argument).to_owned()).collect()).collect()
 }
 
 #[test]
-fn a_full_standard_output_is_an_error_that_says_so() {
+fn a_full_standard_output_is_an_error_that_says_so_and_closed_streams_are_no_panic() {
     let place = Place::new();
     for arguments in commands(&place) {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -553,65 +499,31 @@ fn a_full_standard_output_is_an_error_that_says_so() {
         let text = String::from_utf8_lossy(&run.stderr);
         assert_eq!(run.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(text.contains("cannot write to standard output: No space left on device"), "{arguments:?}: {text}");
+        for closing in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("exec \"$@\" {closing}"), "sh"]).arg(program().get_program()).args(&arguments);
+            let code = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code();
+            assert!(code == Some(0) || code == Some(2), "{arguments:?} {closing}: {code:?}");
+        }
     }
     let fresh = entries_of(&place.path("fresh/000001.sst"), "the tables are there all the same");
     assert_eq!(fresh.len(), 10);
 }
 
+/// Beyond a limit for files, the system sends a signal.
 #[test]
-fn closed_standard_streams_are_no_panic() {
-    let place = Place::new();
-    for arguments in commands(&place) {
-        for closing in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"] {
-            let script = format!("exec \"$@\" {closing}");
-            let program = program();
-            let mut command = Command::new("sh");
-            command.args(["-c", &script, "sh"]).arg(program.get_program()).args(&arguments);
-            let code = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code();
-            assert!(code == Some(0) || code == Some(2), "{arguments:?} {closing}: {code:?}");
-        }
-    }
-}
-
-/// Output of the shell once the limit or mount of a test is in place.
-const SET_UP: &str = "set up";
-
-#[test]
-fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
-    let place = Place::new();
+fn a_table_beyond_the_limit_for_files_is_an_error_and_leaves_what_was_there() {
+    let (place, script) = (Place::new(), "trap '' XFSZ; ulimit -f 128; exec \"$0\" \"$@\"");
     let out = place.text("tables");
-    // A limit of 64 KiB for files, and a file system of 200 KiB.
-    let limits = [("sh", "trap '' XFSZ; ulimit -f 128"), ("unshare", "mount -t tmpfs -o size=200k none \"$D\"")];
-    let old = "\"$1\" build --generate 100 --out \"$D\" > /dev/null";
-    let cases = limits.into_iter().flat_map(|limit| [(limit, ":"), (limit, old)]);
-    for ((shell, limit), before) in cases {
-        fs::create_dir(&out).unwrap();
-        let script = format!(
-            "{{ {limit}; }} || exit; echo {SET_UP}; {before}; \"$@\"; code=$?; ls -A \"$D\"; \"$1\" verify \"$D\"; exit $code"
-        );
-        let arguments: &[&str] = if shell == "unshare" { &["-m", "sh", "-c", &script] } else { &["-c", &script] };
-        let program = program();
-        let build = ["build", "--generate", "20000", "--files", "3", "--out", &out, "--overwrite"];
-        let mut command = Command::new(shell);
-        command.args(arguments).arg("sh").arg(program.get_program()).args(build).env("D", &out);
-        let run = command.output();
-        fs::remove_dir_all(&out).unwrap();
-        let run = match run {
-            Ok(run) if String::from_utf8_lossy(&run.stdout).starts_with(SET_UP) => run,
-            other => {
-                say_skipped("an output directory that fills up", format!("`{limit}` is not allowed here: {other:?}"));
-                continue;
-            }
-        };
-        let (found, text) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-        assert_eq!(run.status.code(), Some(2), "{text}");
-        let (remains, verified) = match before {
-            ":" => ("0 tables before it are complete".to_owned(), "no table and no filter"),
-            _ => (format!("the old tables in {out} are unchanged"), "100 entries"),
-        };
-        assert!(text.contains(&format!("000001.sst; {remains}")), "{text}");
-        assert!(text.contains("File too large") || text.contains("No space left on device"), "{text}");
-        assert!(found.contains(verified) || text.contains(verified), "{found}{text}");
-        assert!(!found.contains(".sstfilter-") && !text.contains("panicked"), "{found}{text}");
+    for remains in ["0 tables before it are complete".to_owned(), format!("the old tables in {out} are unchanged")] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", script]).arg(program().get_program());
+        let build = limited.args(["build", "--generate", "20000", "--out", &out, "--overwrite"]).output().unwrap();
+        let text = String::from_utf8_lossy(&build.stderr);
+        assert_eq!(build.status.code(), Some(2), "{text}");
+        assert!(text.contains(&format!("000001.sst; {remains}")) && text.contains("File too large"), "{text}");
+        assert!(!place.path("tables").exists() || names(&out) == ["000001.sst"], "{text}");
+        run(&["build", "--generate", "100", "--overwrite", "--out", &out]).expect_code(0);
     }
+    run(&["verify", &out]).expect_code(0);
 }

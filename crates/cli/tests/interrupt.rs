@@ -1,13 +1,20 @@
 //! Ctrl-C during a build used to leave a temporary file as large as a table, which nobody looks for, and an empty
-//! directory. An interrupted build leaves complete tables and nothing else, and its exit code shows the interruption.
+//! directory. An interrupted build leaves complete tables and nothing else, and its exit code shows the interruption. A
+//! killed one leaves whole tables or nothing, and the next one removes the rest: a reader of half a table would lose
+//! keys that the table's filter or index does not cover yet.
+//!
+//! A separate test program, because next to other tests, builds would not get far before they are killed.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "../../../tests/common/effort.rs"]
+mod effort;
 
 use std::fs;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +23,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use common::{Place, lines, names, program, run};
+use sstfilter_table::{Table, TableOptions};
 
 /// Returns the program with default signal handling, even if the tests were started with ignored signals, as a script
 /// without job control starts its background jobs.
@@ -40,7 +48,7 @@ impl Endless {
     }
 
     fn build(out: &str, table_bytes: &str) -> Self {
-        let arguments = ["build", "--generate", "999G", "--table-bytes", table_bytes, "--out", out];
+        let arguments = ["build", "--generate", "999G", "--table-bytes", table_bytes, "--overwrite", "--out", out];
         Self::spawn(attentive_program().args(arguments))
     }
 
@@ -95,32 +103,83 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
     }
 }
 
+/// Returns the tables of a directory. All must be whole, with filters, and numbered from 1 without a gap, and all other
+/// files temporary.
+fn whole_tables(directory: &str) -> Vec<Vec<u8>> {
+    let has_end = |name: &String, end| Path::new(name).extension().is_some_and(|extension| extension == end);
+    let (tables, others): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| has_end(name, "sst"));
+    for (number, name) in (1..).zip(&tables) {
+        assert_eq!(*name, format!("{number:06}.sst"));
+        let table = Table::open(format!("{directory}/{name}"), &TableOptions::default()).unwrap();
+        table.verify().unwrap();
+        assert!(table.filters().block().is_some(), "{name} has no filter");
+    }
+    assert!(others.iter().all(|name| name.starts_with(".sstfilter-") && has_end(name, "tmp")), "{others:?}");
+    assert!(others.len() <= 1, "left-overs of earlier runs were not removed: {others:?}");
+    tables.iter().map(|name| fs::read(format!("{directory}/{name}")).unwrap()).collect()
+}
+
+/// Returns the complete new tables of a build that keeps old ones until then.
+fn new_tables(directory: &str) -> usize {
+    let aside = names(directory).into_iter().filter(|name| name.starts_with(".sstfilter-"));
+    aside.map(|name| names(Path::new(directory).join(name)).len().saturating_sub(1)).sum()
+}
+
 // promise: whole-tables
 #[test]
 fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
     let place = Place::new();
     let out = place.build(2_000, &["--files", "3"]);
-    let tables = || {
-        names(&out)
-            .into_iter()
-            .filter(|name| place.path(name).extension().is_some_and(|extension| extension == "sst"))
-            .collect::<Vec<_>>()
-    };
-    let contents =
-        || tables().iter().map(|name| fs::read(place.path("tables").join(name)).unwrap()).collect::<Vec<_>>();
-    let (before, names_before) = (contents(), names(&out));
-    let arguments = ["build", "--generate", "999G", "--table-bytes", "192K", "--overwrite", "--out", &out];
-    let mut build = Endless::spawn(attentive_program().args(arguments));
-    let is_far = || {
-        let aside = names(&out).into_iter().find(|name| name.starts_with(".sstfilter-"));
-        aside.is_some_and(|aside| place.path("tables").join(aside).join("000003.sst").exists())
-    };
-    build.wait_until(is_far);
+    let before = (whole_tables(&out), names(&out));
+    let mut build = Endless::build(&out, "192K");
+    build.wait_until(|| new_tables(&out) >= 3);
     build.signal(Signal::SIGINT);
     let (ended, stderr) = build.end();
     assert_eq!(ended, Some(130), "{stderr}");
     assert_eq!(stderr, format!("interrupted; the old tables in {out} are unchanged\n"));
-    assert!(contents() == before && names(&out) == names_before, "{:?}", names(&out));
+    assert!((whole_tables(&out), names(&out)) == before, "{:?}", names(&out));
+}
+
+/// Kills builds at different moments after they have begun, and calls `after` after each.
+fn kill_builds(out: &str, mut after: impl FnMut()) {
+    for round in 0..if effort::is_long() { 30 } else { 10 } {
+        let mut build = Endless::build(out, "192K");
+        build.wait_until(|| Path::new(out).exists());
+        thread::sleep(Duration::from_millis(2 + round * 53 % 150));
+        assert!(build.0.try_wait().unwrap().is_none(), "the build ended before it was killed");
+        build.0.kill().unwrap();
+        build.0.wait().unwrap();
+        after();
+    }
+}
+
+// promise: whole-tables
+#[test]
+fn a_killed_build_leaves_whole_tables_or_nothing() {
+    let place = Place::new();
+    let (out, mut tables, mut rests) = (place.text("tables"), 0, 0);
+    kill_builds(&out, || {
+        let whole = whole_tables(&out).len();
+        (tables, rests) = (tables + whole, rests + names(&out).len() - whole);
+        fs::remove_dir_all(&out).unwrap();
+    });
+    assert!(tables > 3, "killed too early to test anything: {tables} tables");
+    assert!(rests > 0, "never killed within a table");
+}
+
+// promise: whole-tables
+#[test]
+fn a_killed_build_over_old_tables_leaves_them_as_they_were_and_the_next_one_removes_the_rest() {
+    let place = Place::new();
+    let out = place.build(20_000, &["--files", "5"]);
+    let (before, mut complete) = (whole_tables(&out), 0);
+    kill_builds(&out, || {
+        assert!(whole_tables(&out) == before, "an old table was replaced before all new ones were complete");
+        complete += new_tables(&out);
+    });
+    assert!(complete > 3, "killed too early to test anything: {complete} new tables");
+    run(&["build", "--generate", "1000", "--overwrite", "--out", &out]).expect_code(0);
+    assert_eq!(names(&out), ["000001.sst"]);
 }
 
 #[test]

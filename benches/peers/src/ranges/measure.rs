@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::keys::{KeyKind, RangeSet, Ranges, SortedKeys};
 use super::record::{Built, CorrelatedRecord, HeldRecord, RangeRecord};
 use super::subject::{Answers, Filter, Label, Subject};
-use crate::allocator::held_after;
+use crate::allocator::COUNTER;
 use crate::harness::{Stretches, keep_least, timed};
 use crate::record::crate_version;
 use crate::subject::BuildError;
@@ -129,7 +129,7 @@ impl<'a> Entrant<'a> {
         if is_first {
             // A first build, because memory that a crate allocates only once is not part of a filter.
             self.subject.build(&SortedKeys::of_numbers((1..=1_000).collect()))?;
-            let (filter, bytes) = held_after(|| self.timed_build(keys));
+            let (filter, bytes) = COUNTER.held_after(|| self.timed_build(keys));
             let filter = self.filter.insert(filter?);
             // Some crates cannot serialise; their memory then counts, and the tables mark it.
             self.bytes = filter.serialised_bytes().unwrap_or(bytes);

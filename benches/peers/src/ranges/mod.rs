@@ -22,7 +22,7 @@ use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
 use self::subject::Subject;
 use crate::record::write_json;
-use crate::subject::is_wanted;
+use crate::subject::{arguments, is_wanted};
 
 /// The measurements, and their output.
 #[derive(Debug, Args)]
@@ -47,15 +47,6 @@ impl RangesArgs {
         }
     }
 
-    /// Returns the arguments that change the measurements.
-    fn recorded(&self) -> Vec<String> {
-        let quick = self.quick.then(|| "--quick".to_owned());
-        quick
-            .into_iter()
-            .chain(self.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")]))
-            .collect()
-    }
-
     fn subjects(&self) -> Result<Vec<Box<dyn Subject>>, Box<dyn Error>> {
         let lengths = &LENGTHS[1..];
         let mut subjects = ours::subjects(lengths)?;
@@ -77,7 +68,7 @@ pub fn run(args: &RangesArgs) -> Result<(), Box<dyn Error>> {
     let (subjects, extent) = (args.subjects()?, args.extent());
     let mut measurements = RangeMeasurements {
         date: today(),
-        arguments: args.recorded(),
+        arguments: arguments(&[(args.quick, "--quick")], &args.only),
         machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         correlated: Vec::new(),

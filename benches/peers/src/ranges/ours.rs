@@ -6,7 +6,7 @@ use sstfilter_range::{RangeFilter, RangePolicy, RangeUnits};
 
 use super::keys::{Ranges, SortedKeys};
 use super::subject::{Answers, Filter, Label, Subject, Takes};
-use crate::subject::{BATCH_KEYS, BuildError, count_where};
+use crate::subject::{BuildError, count_batches, count_where};
 use crate::subjects::sstfilter::NAME;
 
 /// Ordered codes at 1 %, and hashed codes at 1 % for ranges of each of these lengths.
@@ -72,11 +72,9 @@ impl Filter for Loaded {
     }
 
     fn probe_batch(&mut self, ranges: Ranges<'_>) -> Option<u64> {
-        let mut positives = 0;
-        for part in ranges.keys.chunks(BATCH_KEYS) {
-            self.filter.may_contain_range_batch(part, &mut self.matches);
-            positives += self.matches.count();
-        }
-        Some(positives)
+        let filter = &self.filter;
+        Some(count_batches(ranges.keys, &mut self.matches, |part, matches| {
+            filter.may_contain_range_batch(part, matches);
+        }))
     }
 }

@@ -9,40 +9,19 @@ use cuckoofilter::{CuckooError, CuckooFilter};
 
 use super::CUCKOO_EIGHT;
 use crate::keys::Keys;
-use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{Family, HashUse, Label, Subject, built};
 
-pub(super) struct Cuckoo;
-
-impl Subject for Cuckoo {
-    fn label(&self) -> Label {
-        Label {
-            implementation: "cuckoofilter",
-            kind: "cuckoo, 8 bits",
-            family: Family::Dynamic,
-            hash: HashUse::Included,
-            isa: None,
-            against: CUCKOO_EIGHT,
-        }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
+pub(super) fn subject() -> Box<dyn Subject> {
+    let label = Label::of("cuckoofilter", "cuckoo, 8 bits", Family::Dynamic, CUCKOO_EIGHT);
+    Label { hash: HashUse::Included, ..label }.built_by(|keys| {
         let filter = filled(keys.len(), keys).or_else(|_| filled(keys.len() * 2, keys))?;
-        Ok(Box::new(filter))
-    }
+        let bytes = filter.memory_usage();
+        built(filter, bytes, |filter, key| filter.contains(&key))
+    })
 }
 
 fn filled(capacity: usize, keys: Keys<'_>) -> Result<CuckooFilter<DefaultHasher>, CuckooError> {
     let mut filter = CuckooFilter::with_capacity(capacity);
     keys.numbers.iter().try_for_each(|key| filter.add(key))?;
     Ok(filter)
-}
-
-impl Filter for CuckooFilter<DefaultHasher> {
-    fn bytes(&self) -> u64 {
-        self.memory_usage() as u64
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |key| self.contains(key))
-    }
 }

@@ -3,38 +3,21 @@
 use fastbloom::BloomFilter;
 
 use super::BLOOM_TEN;
-use crate::keys::Keys;
-use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{Family, Label, Subject, built};
 
-pub(super) struct FastBloom;
-
-impl Subject for FastBloom {
-    fn label(&self) -> Label {
-        Label {
-            implementation: "fastbloom",
-            kind: "Bloom, 10 bits",
-            family: Family::Bloom,
-            hash: HashUse::Given,
-            isa: None,
-            against: BLOOM_TEN,
-        }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        let mut filter = BloomFilter::with_num_bits(keys.len() * 10).expected_items(keys.len());
-        for &hash in keys.numbers {
-            filter.insert_hash(hash);
-        }
-        Ok(Box::new(filter))
-    }
+pub(super) fn subject() -> Box<dyn Subject> {
+    Label::of("fastbloom", "Bloom, 10 bits", Family::Bloom, BLOOM_TEN).built_by(|keys| {
+        let filter = filled(keys.len(), keys.numbers.iter().copied());
+        let bytes = size_of_val(filter.as_slice());
+        built(filter, bytes, BloomFilter::contains_hash)
+    })
 }
 
-impl Filter for BloomFilter {
-    fn bytes(&self) -> u64 {
-        size_of_val(self.as_slice()) as u64
+/// Returns a filter of ten bits per key with these hashes.
+pub fn filled(keys: usize, hashes: impl Iterator<Item = u64>) -> BloomFilter {
+    let mut filter = BloomFilter::with_num_bits(keys * 10).expected_items(keys);
+    for hash in hashes {
+        filter.insert_hash(hash);
     }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |&hash| self.contains_hash(hash))
-    }
+    filter
 }

@@ -7,23 +7,10 @@ use lsm_tree::table::filter::standard_bloom::{Builder, StandardBloomFilterReader
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{Family, Filter, Label, Subject, count_where};
 
-pub(super) struct StandardBloom;
-
-impl Subject for StandardBloom {
-    fn label(&self) -> Label {
-        Label {
-            implementation: "lsm-tree",
-            kind: "Bloom, 10 bits",
-            family: Family::Bloom,
-            hash: HashUse::Given,
-            isa: None,
-            against: BLOOM_TEN,
-        }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
+pub(super) fn subject() -> Box<dyn Subject> {
+    Label::of("lsm-tree", "Bloom, 10 bits", Family::Bloom, BLOOM_TEN).built_by(|keys| {
         let mut builder = Builder::with_bpk(keys.len(), 10.0);
         for &hash in keys.numbers {
             builder.set_with_hash(hash);
@@ -31,10 +18,9 @@ impl Subject for StandardBloom {
         let bytes = builder.build();
         StandardBloomFilterReader::new(&bytes)?;
         Ok(Box::new(Built(bytes)))
-    }
+    })
 }
 
-/// A filter that can be read.
 struct Built(Vec<u8>);
 
 impl Filter for Built {

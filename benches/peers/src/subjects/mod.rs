@@ -1,15 +1,17 @@
 //! One file per crate.
 
 mod cuckoofilter;
-mod fastbloom;
+pub mod fastbloom;
 mod lsm_tree;
 mod pleat;
 mod qfilter;
 mod register_blocked;
-mod sbbf;
+pub mod sbbf;
 pub mod sstfilter;
 mod sstfilter_dynamic;
 mod xorf;
+
+use ::sstfilter::simd::InstructionSet;
 
 use crate::subject::Subject;
 
@@ -37,17 +39,27 @@ pub enum IsaChoice {
     All,
 }
 
+impl IsaChoice {
+    /// The instruction sets to select by hand; `None` leaves the choice to the library.
+    pub fn sets(self) -> Vec<Option<InstructionSet>> {
+        match self {
+            Self::Best => vec![None],
+            Self::All => InstructionSet::available().map(Some).collect(),
+        }
+    }
+}
+
 /// Returns all subjects, ours first.
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
     subjects.extend(register_blocked::subjects());
     subjects.extend(sstfilter_dynamic::subjects());
-    subjects.push(Box::new(fastbloom::FastBloom));
+    subjects.push(fastbloom::subject());
     subjects.extend(sbbf::subjects());
-    subjects.push(Box::new(lsm_tree::StandardBloom));
+    subjects.push(lsm_tree::subject());
     subjects.extend(xorf::subjects());
     subjects.extend(pleat::subjects());
-    subjects.push(Box::new(cuckoofilter::Cuckoo));
-    subjects.push(Box::new(qfilter::Quotient));
+    subjects.push(cuckoofilter::subject());
+    subjects.push(qfilter::subject());
     subjects
 }

@@ -6,12 +6,7 @@ use pleat::filter::{Ribbon, StdRibbon};
 
 use super::RIBBON_SEVEN;
 use crate::keys::Keys;
-use crate::subject::{BATCH_KEYS, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
-
-struct Pleat {
-    kind: &'static str,
-    build: fn(&[u64]) -> BuildResult,
-}
+use crate::subject::{BATCH_KEYS, Family, Filter, Label, Subject, count_where};
 
 /// A filter, and the answers of a batch.
 struct Built<F> {
@@ -24,64 +19,36 @@ fn boxed<F>(filter: F) -> Box<Built<F>> {
 }
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
+    let label = |kind| Label::of("pleat", kind, Family::Static, RIBBON_SEVEN);
     [
-        Box::new(Pleat {
-            kind: "standard Ribbon, w=128",
-            build: |keys| Ok(boxed(StdRibbon::<7>::from_keys_pleated(keys)?)),
-        }),
-        Box::new(Pleat {
-            kind: "homogeneous Ribbon, w=64",
-            build: |keys| Ok(boxed(Ribbon::<7>::from_keys_pleated(keys))),
-        }),
+        label("standard Ribbon, w=128").built_by(|keys| Ok(boxed(StdRibbon::<7>::from_keys_pleated(keys.numbers)?))),
+        label("homogeneous Ribbon, w=64").built_by(|keys| Ok(boxed(Ribbon::<7>::from_keys_pleated(keys.numbers)))),
     ]
 }
 
-impl Subject for Pleat {
-    fn label(&self) -> Label {
-        let (family, hash) = (Family::Static, HashUse::Given);
-        Label { implementation: "pleat", kind: self.kind, family, hash, isa: None, against: RIBBON_SEVEN }
-    }
+// The crate has no trait of both.
+macro_rules! impl_filter {
+    ($ribbon:ty) => {
+        impl Filter for Built<$ribbon> {
+            fn bytes(&self) -> u64 {
+                self.filter.to_bytes().len() as u64
+            }
 
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        (self.build)(keys.numbers)
-    }
+            fn count(&self, keys: Keys<'_>) -> u64 {
+                count_where(keys.numbers, |&key| self.filter.contains(key))
+            }
+
+            fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
+                let batches = keys.numbers.chunks(BATCH_KEYS).map(|batch| {
+                    let answers = &mut self.answers[..batch.len()];
+                    self.filter.contains_batch(batch, answers);
+                    count_where(answers, |&answer| answer)
+                });
+                Some(batches.sum())
+            }
+        }
+    };
 }
 
-/// Probes in batches with `ask`, which fills a slice of answers.
-fn count_batches(keys: Keys<'_>, answers: &mut [bool], ask: impl Fn(&[u64], &mut [bool])) -> u64 {
-    keys.numbers.chunks(BATCH_KEYS).fold(0, |sum, batch| {
-        let answers = &mut answers[..batch.len()];
-        ask(batch, answers);
-        sum + count_where(answers, |&answer| answer)
-    })
-}
-
-impl Filter for Built<StdRibbon<7>> {
-    fn bytes(&self) -> u64 {
-        self.filter.to_bytes().len() as u64
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |&key| self.filter.contains(key))
-    }
-
-    fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
-        let filter = &self.filter;
-        Some(count_batches(keys, &mut self.answers, |keys, answers| filter.contains_batch(keys, answers)))
-    }
-}
-
-impl Filter for Built<Ribbon<7>> {
-    fn bytes(&self) -> u64 {
-        self.filter.to_bytes().len() as u64
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |&key| self.filter.contains(key))
-    }
-
-    fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
-        let filter = &self.filter;
-        Some(count_batches(keys, &mut self.answers, |keys, answers| filter.contains_batch(keys, answers)))
-    }
-}
+impl_filter!(StdRibbon<7>);
+impl_filter!(Ribbon<7>);

@@ -6,37 +6,17 @@ use sstfilter::{HashIdentity, RegisterBlockedBloom};
 
 use super::sstfilter::NAME;
 use super::sstfilter_dynamic::InMemory;
-use crate::keys::Keys;
-use crate::subject::{BuildResult, Family, HashUse, Label, Subject};
-
-struct RegisterBlocked {
-    kind: &'static str,
-    probes: u8,
-}
+use crate::subject::{Family, Label, Subject};
 
 /// Two bits of a key, and four.
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
-    [("register-blocked Bloom", 2), ("register-blocked Bloom, 4 bits", 4)]
-        .map(|(kind, probes)| Box::new(RegisterBlocked { kind, probes }) as Box<dyn Subject>)
-}
-
-impl Subject for RegisterBlocked {
-    fn label(&self) -> Label {
-        Label {
-            implementation: NAME,
-            kind: self.kind,
-            family: Family::Bloom,
-            hash: HashUse::Given,
-            isa: None,
-            against: self.kind,
-        }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        let bytes = (keys.len() as u64).next_power_of_two().max(64);
-        let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, self.probes)?;
-        filter.insert_all(keys.hashes);
-        let bytes = filter.bytes();
-        Ok(Box::new(InMemory::new(filter, bytes)))
-    }
+    [("register-blocked Bloom", 2), ("register-blocked Bloom, 4 bits", 4)].map(|(kind, probes)| {
+        Label::of(NAME, kind, Family::Bloom, kind).built_by(move |keys| {
+            let bytes = (keys.len() as u64).next_power_of_two().max(64);
+            let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, probes)?;
+            filter.insert_all(keys.hashes);
+            let bytes = filter.bytes();
+            Ok(Box::new(InMemory::new(filter, bytes)))
+        })
+    })
 }

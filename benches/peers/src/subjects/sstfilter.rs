@@ -1,17 +1,15 @@
 //! Our kinds for files, as an engine uses them.
 
-use std::cell::OnceCell;
-
 use bytes::Bytes;
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHasher, MatchBitmap, Sizing,
+    BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, Sizing,
 };
 
 use super::IsaChoice;
 use crate::keys::Keys;
-use crate::subject::{BATCH_KEYS, BuildError, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildError, BuildResult, Family, Filter, Label, Subject, count_batches, count_where};
 
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
@@ -20,8 +18,7 @@ pub const NAME: &str = "sstfilter";
 struct Ours {
     kind: &'static str,
     name: &'static str,
-    size: Size,
-    policy: OnceCell<FixedPolicy>,
+    policy: FixedPolicy,
     isa: Option<InstructionSet>,
 }
 
@@ -54,6 +51,13 @@ const KINDS: [(&str, &str, Size); 17] = [
     ("Xor+, 16", "xor+", Size::Fingerprints(16)),
 ];
 
+/// Kinds that are also measured in use: name in the records, name in the table of kinds, size.
+pub const IN_USE: [(&str, &str, Sizing); 3] = [
+    ("blocked Bloom, 10 bits", "bloom", Sizing::BitsPerKey(BitsPerKey::TEN)),
+    ("Ribbon, 2^-7", "ribbon", Sizing::FingerprintBits(7)),
+    ("BinaryFuse 3-wise, 8", "binary-fuse", Sizing::FingerprintBits(8)),
+];
+
 /// Returns the name of the record that represents a kind in the advice: of the measured sizes, the one nearest to 1 %.
 pub fn record_name(kind: &str) -> &str {
     match kind {
@@ -74,13 +78,10 @@ pub fn record_name(kind: &str) -> &str {
 
 /// All our kinds, for one or for each instruction set.
 pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
-    let sets: Vec<_> = match isa {
-        IsaChoice::Best => vec![None],
-        IsaChoice::All => InstructionSet::available().map(Some).collect(),
-    };
-    let of_kind = |(kind, name, size)| {
-        let ours = move |&isa| Box::new(Ours { kind, name, size, policy: OnceCell::new(), isa }) as Box<dyn Subject>;
-        sets.iter().map(ours)
+    let sets = isa.sets();
+    let of_kind = |(kind, name, size): (_, _, Size)| {
+        let policy = move || size.policy(name).expect("a kind at a size that it has");
+        sets.iter().map(move |&isa| Box::new(Ours { kind, name, policy: policy(), isa }) as Box<dyn Subject>)
     };
     // A kind without a record of another name is measured under its own.
     let others = kind::all().iter().filter(|entry| record_name(entry.name) == entry.name);
@@ -88,35 +89,41 @@ pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     KINDS.into_iter().chain(others).flat_map(of_kind).collect()
 }
 
-impl Ours {
-    fn policy(&self) -> Result<&FixedPolicy, BuildError> {
-        if self.policy.get().is_none() {
-            let sizing = match self.size {
-                Size::Bits(bits) => BitsPerKey::new(bits)?.into(),
-                Size::Rate(rate) => FalsePositiveRate::new(rate)?.into(),
-                Size::Fingerprints(bits) => Sizing::FingerprintBits(bits),
-            };
-            let policy = KindEntry::named(self.name).ok_or("no such kind")?.configure(sizing)?;
-            self.policy.get_or_init(|| policy);
-        }
-        Ok(self.policy.get().ok_or("no policy")?)
+impl Size {
+    fn policy(self, kind: &str) -> Result<FixedPolicy, BuildError> {
+        let sizing = match self {
+            Self::Bits(bits) => BitsPerKey::new(bits)?.into(),
+            Self::Rate(rate) => FalsePositiveRate::new(rate)?.into(),
+            Self::Fingerprints(bits) => Sizing::FingerprintBits(bits),
+        };
+        Ok(KindEntry::named(kind).ok_or("no such kind")?.configure(sizing)?)
     }
+}
+
+/// Returns the policy's block of these hashes.
+fn block_of(policy: &FixedPolicy, hashes: &[KeyHash]) -> Result<FilterBlock<Bytes>, BuildError> {
+    let default = KeyHasher::default();
+    let mut builder = policy.builder(&BuildContext::new(&default).with_expected_keys(hashes.len() as u64));
+    builder.add_hashes(hashes);
+    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &default)?)
+}
+
+/// Returns a block of these hashes, of a kind at a size.
+pub fn block(kind: &str, size: Sizing, hashes: &[KeyHash]) -> Result<FilterBlock<Bytes>, BuildError> {
+    block_of(&KindEntry::named(kind).ok_or("no such kind")?.configure(size)?, hashes)
 }
 
 impl Subject for Ours {
     fn label(&self) -> Label {
         let family = if self.name.ends_with("bloom") { Family::Bloom } else { Family::Static };
         let isa = self.isa.map(InstructionSet::name);
-        Label { implementation: NAME, kind: self.kind, family, hash: HashUse::Given, isa, against: self.kind }
+        Label { isa, ..Label::of(NAME, self.kind, family, self.kind) }
     }
 
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let isa = self.isa.unwrap_or_else(InstructionSet::fastest);
         simd::select(isa)?;
-        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);
-        let mut builder = self.policy()?.builder(&context);
-        builder.add_hashes(keys.hashes);
-        let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?;
+        let block = block_of(&self.policy, keys.hashes)?;
         Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
     }
 }
@@ -146,10 +153,7 @@ impl Filter for Built {
 
     fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
         self.select();
-        let batches = keys.hashes.chunks(BATCH_KEYS);
-        Some(batches.fold(0, |sum, batch| {
-            self.block.may_contain_batch(batch, &mut self.matches);
-            sum + self.matches.count()
-        }))
+        let block = &self.block;
+        Some(count_batches(keys.hashes, &mut self.matches, |batch, matches| block.may_contain_batch(batch, matches)))
     }
 }

@@ -1,71 +1,25 @@
 //! `xorf`: Xor and binary fuse filters.
 
-use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter as _, Xor8};
+use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter, Xor8};
 
 use super::{FUSE_EIGHT, FUSE_SIXTEEN, XOR_EIGHT};
-use crate::keys::Keys;
-use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
-
-struct Xorf {
-    kind: &'static str,
-    against: &'static str,
-    build: fn(&[u64]) -> BuildResult,
-}
+use crate::subject::{BuildResult, Family, Label, Subject, built};
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
+    let label = |kind, against| Label::of("xorf", kind, Family::Static, against);
     [
-        Box::new(Xorf { kind: "Xor8", against: XOR_EIGHT, build: |keys| Ok(Box::new(Xor8::from(keys))) }),
-        Box::new(Xorf {
-            kind: "BinaryFuse8",
-            against: FUSE_EIGHT,
-            build: |keys| Ok(Box::new(BinaryFuse8::try_from(keys)?)),
+        label("Xor8", XOR_EIGHT).built_by(|keys| {
+            let filter = Xor8::from(keys.numbers);
+            // The fingerprints, the seed and the block length.
+            let bytes = filter.fingerprints.len() + 16;
+            built(filter, bytes, |filter, hash| filter.contains(&hash))
         }),
-        Box::new(Xorf {
-            kind: "BinaryFuse16",
-            against: FUSE_SIXTEEN,
-            build: |keys| Ok(Box::new(BinaryFuse16::try_from(keys)?)),
-        }),
+        label("BinaryFuse8", FUSE_EIGHT).built_by(|keys| fuse(BinaryFuse8::try_from(keys.numbers)?)),
+        label("BinaryFuse16", FUSE_SIXTEEN).built_by(|keys| fuse(BinaryFuse16::try_from(keys.numbers)?)),
     ]
 }
 
-impl Subject for Xorf {
-    fn label(&self) -> Label {
-        let (kind, against) = (self.kind, self.against);
-        Label { implementation: "xorf", kind, family: Family::Static, hash: HashUse::Given, isa: None, against }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        (self.build)(keys.numbers)
-    }
-}
-
-impl Filter for Xor8 {
-    /// The fingerprints, the seed and the block length.
-    fn bytes(&self) -> u64 {
-        self.fingerprints.len() as u64 + 16
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |key| self.contains(key))
-    }
-}
-
-impl Filter for BinaryFuse8 {
-    fn bytes(&self) -> u64 {
-        (self.dma_fingerprints().len() + Self::DESCRIPTOR_LEN) as u64
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |key| self.contains(key))
-    }
-}
-
-impl Filter for BinaryFuse16 {
-    fn bytes(&self) -> u64 {
-        (self.dma_fingerprints().len() + Self::DESCRIPTOR_LEN) as u64
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.numbers, |key| self.contains(key))
-    }
+fn fuse<F: Filter<u64> + DmaSerializable + 'static>(filter: F) -> BuildResult {
+    let bytes = filter.dma_fingerprints().len() + F::DESCRIPTOR_LEN;
+    built(filter, bytes, |filter, hash| filter.contains(&hash))
 }

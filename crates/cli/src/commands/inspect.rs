@@ -112,7 +112,7 @@ fn reasons_of(files: &[FileReport]) -> Vec<String> {
         let state = if first.state == State::Ok { String::new() } else { format!("{part}{}: ", first.state.text()) };
         let text = first.advice.as_ref().filter(|_| !others.is_empty()).unwrap_or(&first.why);
         let names: Vec<_> = files.iter().map(|(_, path)| input::name(&path.0)).collect();
-        Some(group::line(&format!("{state}{text}"), "file", names.iter().map(AsRef::as_ref)))
+        Some(group::line(&format!("{state}{text}"), "file", &names))
     };
     groups.into_iter().filter_map(line).collect()
 }

@@ -28,7 +28,7 @@ use crate::model::probe::{Because, FileProbe, probe, probe_ranges};
 use crate::print::types::{Figure, PathName, Rate};
 use crate::print::{Outcome, Output, note, record};
 use crate::system::input;
-use crate::system::progress::SharedProgress;
+use crate::system::progress::Progress;
 use crate::words::escape::{key_text, path_name};
 use crate::words::group::{self, without_path};
 
@@ -283,7 +283,7 @@ impl Store<'_> {
             probed.state = probed.state.max(state);
             probed.remarks.push(problem);
         }
-        let progress = SharedProgress::new("probing filters", (files.len() * self.sought.len()) as u64);
+        let progress = Progress::new("probing filters", (files.len() * self.sought.len()) as u64);
         for attempt in 1.. {
             let rows = in_parallel(&files, self.args.threads.map(usize::from), |found| {
                 let row = self.row(found, &keys, &lookup);
@@ -319,7 +319,7 @@ impl Store<'_> {
             let is_covered = |row: &&Row| row.id.is_some_and(|id| covered.contains(&id.fingerprint()));
             let others: Vec<_> = probed.rows.iter().filter(|row| !is_covered(row)).map(Row::name).collect();
             if !others.is_empty() {
-                probed.remarks.push(group::line("no map covers it", "file", others.iter().map(String::as_str)));
+                probed.remarks.push(group::line("no map covers it", "file", &others));
             }
         }
         for id in covered.into_iter().filter(|id| !ids.contains(&id.fingerprint())) {

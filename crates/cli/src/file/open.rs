@@ -24,6 +24,7 @@ use crate::system::input::{self, RegularFile};
 pub(crate) struct Opened {
     pub(crate) found: Found,
     pub(crate) bytes: u64,
+    pub(crate) look: Look,
     pub(crate) body: Body,
 }
 
@@ -89,8 +90,8 @@ impl Opened {
 /// Opens a file. All messages name it. The filter of another engine's table whose comparator is not known is not used.
 pub(crate) fn open(found: &Found, context: &Context) -> Result<Opened, Problem> {
     let opened = body_of(&found.path, found, context);
-    let (bytes, body) = opened.map_err(|problem| gone(found, problem))?;
-    Ok(Opened { found: found.clone(), bytes, body })
+    let (bytes, look, body) = opened.map_err(|problem| gone(found, problem))?;
+    Ok(Opened { found: found.clone(), bytes, look, body })
 }
 
 /// Opens a file for probing: if nothing names the comparator of another engine's table, or its filter policy is not
@@ -126,35 +127,33 @@ fn gone(found: &Found, problem: Problem) -> Problem {
     }
 }
 
-fn body_of(path: &Path, found: &Found, context: &Context) -> Result<(u64, Body), Problem> {
+fn body_of(path: &Path, found: &Found, context: &Context) -> Result<(u64, Look, Body), Problem> {
     let name = || input::name(path).into_owned();
     let look = look(path).map_err(|reason| Problem::new(State::Unread, reason))?;
-    let bytes = || whole(path).with_context(name);
     let body = match look {
         Look::Table => Body::Table(Box::new(open_table(path, context)?)),
         Look::Foreign(_) => {
             let (table, stated) = foreign(path, found, context).with_context(name)?;
             Body::Foreign(Box::new(table), stated)
         }
-        Look::FilterBlock => Body::Block(Box::new(
-            FilterBlock::open_unverified(bytes()?).map_err(anyhow::Error::from).with_context(name)?,
-        )),
-        Look::RangeFilter => {
-            Body::Ranges(Box::new(RangeBlock::new(bytes()?).map_err(anyhow::Error::from).with_context(name)?))
-        }
-        Look::Partitions => {
-            let container = Container::open(bytes()?).map_err(anyhow::Error::from).with_context(name)?;
-            let container = container.context("the end of a partitioned filter is cut short").with_context(name)?;
-            Body::Partitions(Box::new(container))
-        }
-        Look::Layers => {
-            Body::Layers(Box::new(Layers::load(&bytes()?).map_err(anyhow::Error::from).with_context(name)?))
-        }
-        Look::Sidecar => Body::Sidecar(Box::new(Sidecar::new(bytes()?).with_context(name)?)),
         Look::Map => Body::Map(Box::new(OpenMap::open(path)?)),
         Look::Neither => return Err(Problem::new(State::Damaged, anyhow!("{}: {}", name(), neither(path)))),
+        _ => whole(path).and_then(|bytes| body_of_filters(look, bytes)).with_context(name)?,
     };
-    Ok((RegularFile::open(path)?.length, body))
+    Ok((RegularFile::open(path)?.length, look, body))
+}
+
+fn body_of_filters(look: Look, bytes: Bytes) -> anyhow::Result<Body> {
+    Ok(match look {
+        Look::FilterBlock => Body::Block(Box::new(FilterBlock::open_unverified(bytes)?)),
+        Look::RangeFilter => Body::Ranges(Box::new(RangeBlock::new(bytes)?)),
+        Look::Partitions => {
+            let container = Container::open(bytes)?.context("the end of a partitioned filter is cut short")?;
+            Body::Partitions(Box::new(container))
+        }
+        Look::Layers => Body::Layers(Box::new(Layers::load(&bytes)?)),
+        _ => Body::Sidecar(Box::new(Sidecar::new(bytes)?)),
+    })
 }
 
 /// Recognizes the file by its last bytes. Fails for a pipe or a device, which has no end to look at.

@@ -136,7 +136,7 @@ impl Walk {
         let mut add = |what: &str, paths: Vec<&Path>| {
             let names: Vec<_> = paths.into_iter().map(input::name).collect();
             if !names.is_empty() {
-                notes.push(group::line(what, "file", names.iter().map(AsRef::as_ref)));
+                notes.push(group::line(what, "file", &names));
             }
         };
         let why = |found: &&Found| match found.standing {
@@ -203,8 +203,8 @@ impl Walker {
         }
         let below = directories_below(path);
         if !below.is_empty() {
-            let below = group::named(below.iter().map(String::as_str));
-            bail!("{}: no table here, but in directories below it: pass {below}", input::name(path));
+            let (name, below) = (input::name(path), group::named(&below));
+            bail!("{name}: no table here, but in directories below it: pass {below}");
         }
         let others = match self.walk.others.len() - others {
             0 => "it is empty".to_owned(),

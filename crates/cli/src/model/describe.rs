@@ -7,10 +7,11 @@ use anyhow::anyhow;
 use bytes::Bytes;
 use serde_json::json;
 use sstfilter::FilterBlock;
+use sstfilter_interop::Engine;
 use sstfilter_store::{FilterMetadata, FilterPart, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
-use super::engines::{format_of, of_foreign};
+use super::engines::of_foreign;
 use super::file::{
     Contents, CoveredFile, EngineReport, FileReport, FilterReport, Format, MapReport, PartReport, Place, Role,
 };
@@ -30,21 +31,19 @@ use crate::words::escape::hex;
 
 /// Describes a file.
 pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
-    let mut report = FileReport { bytes: Length(opened.bytes), ..of_found(&opened.found) };
+    let mut report = FileReport { bytes: Length(opened.bytes), ..of_found(&opened.found, Some(opened.look)) };
     report.place.column_family = opened.family();
     report.place.level = opened.level();
     let path = &opened.found.path;
+    let only = |filter| vec![FilterReport { role: Role::File, ..filter }];
     match &opened.body {
         Body::Table(table) => of_table(&mut report, table, path, context),
         Body::Foreign(table, stated) => of_foreign(&mut report, table, stated.as_ref(), opened),
-        Body::Block(block) => report.add_only(Format::FilterBlock, of_block(block, &[])),
-        Body::Partitions(container) => {
-            report.add_only(Format::PartitionedFilter, of_partitions(&container.partitions(), &[]));
-        }
-        Body::Ranges(block) => report.add_only(Format::RangeFilter, of_ranges(block)),
-        Body::Layers(layers) => report.add_only(Format::Layers, of_layers(layers)),
+        Body::Block(block) => report.filters = only(of_block(block, &[])),
+        Body::Partitions(container) => report.filters = only(of_partitions(&container.partitions(), &[])),
+        Body::Ranges(block) => report.filters = only(of_ranges(block)),
+        Body::Layers(layers) => report.filters = only(of_layers(layers)),
         Body::Sidecar(sidecar) => {
-            report.format = Format::Sidecar;
             report.contents.file_id = Some(id_text(sidecar.table.file));
             report.properties = open([
                 ("table_bytes", json!(sidecar.table.bytes)),
@@ -53,10 +52,7 @@ pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
             ]);
             report.filters = of_sidecar(sidecar);
         }
-        Body::Map(map) => {
-            report.format = Format::FileMap;
-            report.map = Some(of_map(map));
-        }
+        Body::Map(map) => report.map = Some(of_map(map)),
     }
     judge_filters(&mut report);
     judge(&mut report, &opened.found, context);
@@ -65,19 +61,9 @@ pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
 
 /// Describes a file that cannot be opened.
 pub(crate) fn describe_problem(found: &Found, problem: &Problem, context: &Context) -> FileReport {
-    let mut report = FileReport { bytes: Length(input::length(&found.path).unwrap_or(0)), ..of_found(found) };
     // A table that cannot be opened is recognized all the same.
-    report.format = match look_at(&found.path) {
-        Ok(Look::Table) => Format::Table,
-        Ok(Look::FilterBlock) => Format::FilterBlock,
-        Ok(Look::RangeFilter) => Format::RangeFilter,
-        Ok(Look::Partitions) => Format::PartitionedFilter,
-        Ok(Look::Layers) => Format::Layers,
-        Ok(Look::Sidecar) => Format::Sidecar,
-        Ok(Look::Map) => Format::FileMap,
-        Ok(Look::Foreign(engine)) => format_of(engine),
-        Ok(Look::Neither) | Err(_) => Format::Other,
-    };
+    let report = of_found(found, look_at(&found.path).ok());
+    let mut report = FileReport { bytes: Length(input::length(&found.path).unwrap_or(0)), ..report };
     // An unknown version is no damage, but the file could not be read either.
     report.blame(
         if problem.state == State::Unusable { State::Unread } else { problem.state },
@@ -88,7 +74,7 @@ pub(crate) fn describe_problem(found: &Found, problem: &Problem, context: &Conte
     report
 }
 
-fn of_found(found: &Found) -> FileReport {
+fn of_found(found: &Found, look: Option<Look>) -> FileReport {
     let is_live = match found.standing {
         Standing::Live(_) => Some(true),
         Standing::NotLive(_) => Some(false),
@@ -100,13 +86,22 @@ fn of_found(found: &Found) -> FileReport {
         level: found.level(),
         is_live,
     };
-    FileReport { path: PathName(found.path.clone()), place, ..FileReport::default() }
+    FileReport { path: PathName(found.path.clone()), format: format_of(look), place, ..FileReport::default() }
 }
 
-impl FileReport {
-    fn add_only(&mut self, format: Format, filter: FilterReport) {
-        self.format = format;
-        self.filters.push(FilterReport { role: Role::File, ..filter });
+fn format_of(look: Option<Look>) -> Format {
+    match look {
+        Some(Look::Table) => Format::Table,
+        Some(Look::FilterBlock) => Format::FilterBlock,
+        Some(Look::RangeFilter) => Format::RangeFilter,
+        Some(Look::Partitions) => Format::PartitionedFilter,
+        Some(Look::Layers) => Format::Layers,
+        Some(Look::Sidecar) => Format::Sidecar,
+        Some(Look::Map) => Format::FileMap,
+        Some(Look::Foreign(Engine::LevelDb)) => Format::LevelDbTable,
+        Some(Look::Foreign(Engine::Pebble)) => Format::PebbleTable,
+        Some(Look::Foreign(_)) => Format::RocksDbTable,
+        Some(Look::Neither) | None => Format::Other,
     }
 }
 
@@ -114,7 +109,6 @@ fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Conte
     let properties = table.properties();
     let (smallest, largest) = properties.filters.key_bounds().unzip();
     let bounds_from = smallest.map(|_| Origin::Table);
-    report.format = Format::Table;
     report.contents = Contents {
         entries: Some(properties.entries),
         tombstones: Some(properties.tombstones),

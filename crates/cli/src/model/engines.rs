@@ -4,7 +4,7 @@ use serde_json::json;
 use sstfilter_interop::{ChecksumType, Engine, Error, FilterInfo, FilterKind, FilterUnit, KeyCoverage, PropertyValue};
 use sstfilter_store::FilterPart;
 
-use super::file::{Contents, EngineReport, FileReport, FilterReport, Format, PartReport, Place};
+use super::file::{Contents, EngineReport, FileReport, FilterReport, PartReport, Place};
 use super::filters::{number_or_text, open};
 use super::judge::of_bloom;
 use crate::file::database::Standing;
@@ -19,14 +19,6 @@ const FOOTER_CHECKSUM_VERSION: u32 = 6;
 /// Names of filter blocks in the metaindex, up to the policy's name.
 const FILTER_NAMES: [&[u8]; 3] = [b"fullfilter.", b"partitionedfilter.", b"filter."];
 
-pub(super) fn format_of(engine: Engine) -> Format {
-    match engine {
-        Engine::LevelDb => Format::LevelDbTable,
-        Engine::Pebble => Format::PebbleTable,
-        _ => Format::RocksDbTable,
-    }
-}
-
 pub(super) fn of_foreign(
     report: &mut FileReport,
     table: &ForeignTable,
@@ -34,7 +26,6 @@ pub(super) fn of_foreign(
     opened: &Opened,
 ) {
     let properties = table.properties();
-    report.format = format_of(table.engine());
     // The name in the table takes precedence over a stated one, as in the reader.
     let stated = stated.map(|stated| (stated.name.as_str(), stated.from));
     let (comparator, comparator_from) = properties.comparator().map(|name| (name, Origin::Table)).or(stated).unzip();

@@ -130,46 +130,33 @@ pub(crate) fn stages(total: u64) -> ProgressBar {
     bar
 }
 
-/// A bar for work of many small steps, shown once the work has run for a second.
+/// A bar for work of many steps, shown once the work has run for a second.
 pub(crate) struct Progress {
     bar: ProgressBar,
     steps: u64,
 }
 
 impl Progress {
-    /// Returns a bar for `total` steps of `task`.
+    /// Returns a bar for `total` units of `task`.
     pub(crate) fn new(task: &'static str, total: u64) -> Self {
         let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
         Self { bar: bar.with_message(task), steps: 0 }
     }
 
-    /// Counts one step.
+    /// Counts one small step.
     pub(crate) fn step(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_UPDATE) {
-            if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
-                show(&self.bar);
-            }
-            self.bar.set_position(self.steps);
+            self.advance(STEPS_PER_UPDATE);
         }
     }
-}
 
-/// A bar that several threads advance by steps of any size. It is shown once the work has run for a second.
-pub(crate) struct SharedProgress(ProgressBar);
-
-impl SharedProgress {
-    /// Returns a bar for `total` units of `task`.
-    pub(crate) fn new(task: &'static str, total: u64) -> Self {
-        let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
-        Self(bar.with_message(task))
-    }
-
+    /// Counts units of which each step has many. Any thread may do so.
     pub(crate) fn advance(&self, units: u64) {
-        if self.0.is_hidden() && self.0.elapsed() > PATIENCE {
-            show(&self.0);
+        if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
+            show(&self.bar);
         }
-        self.0.inc(units);
+        self.bar.inc(units);
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn by<'a, T, K: Clone + Eq + Hash>(
 }
 
 /// Returns the line of a group: `a.sst: damaged`, or `9 tables: missing (a.sst, b.sst, c.sst and 6 more)`.
-pub(crate) fn line<'a>(text: &str, noun: &str, paths: impl ExactSizeIterator<Item = &'a str>) -> String {
+pub(crate) fn line(text: &str, noun: &str, paths: &[impl AsRef<str>]) -> String {
     match paths.len() as u64 {
         1 => format!("{}: {text}", named(paths)),
         count => format!("{}: {text} ({})", counted(count, noun), named(paths)),
@@ -35,9 +35,9 @@ pub(crate) fn line<'a>(text: &str, noun: &str, paths: impl ExactSizeIterator<Ite
 }
 
 /// Returns the first paths, and the number of the others.
-pub(crate) fn named<'a>(mut paths: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let first = paths.by_ref().take(NAMED).collect::<Vec<_>>().join(", ");
-    match paths.len() as u64 {
+pub(crate) fn named(paths: &[impl AsRef<str>]) -> String {
+    let first = paths.iter().take(NAMED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    match paths.len().saturating_sub(NAMED) as u64 {
         0 => first,
         more => format!("{first} and {} more", grouped(more)),
     }
@@ -47,7 +47,7 @@ pub(crate) fn named<'a>(mut paths: impl ExactSizeIterator<Item = &'a str>) -> St
 pub(crate) fn lines<'a>(noun: &str, texts: impl IntoIterator<Item = (String, Cow<'a, str>)>) -> Vec<String> {
     let texts: Vec<_> = texts.into_iter().collect();
     let groups = by(&texts, |(text, _)| text).into_iter();
-    groups.map(|(text, files)| line(text, noun, files.iter().map(|(_, name)| name.as_ref()))).collect()
+    groups.map(|(text, files)| line(text, noun, &files.iter().map(|(_, name)| name).collect::<Vec<_>>())).collect()
 }
 
 /// Returns a message about the file at `path` without its path, because the path precedes the message.
@@ -69,8 +69,7 @@ mod tests {
     fn files_with_one_text_take_one_line() {
         let files = ["a", "b", "c", "d", "e"];
         let groups = by(&files, |&file| if file == "b" { "damaged" } else { "missing" });
-        let lines: Vec<_> =
-            groups.iter().map(|(text, files)| line(text, "table", files.iter().map(|&&file| file))).collect();
+        let lines: Vec<_> = groups.iter().map(|(text, files)| line(text, "table", files)).collect();
         assert_eq!(lines, ["4 tables: missing (a, c, d and 1 more)", "b: damaged"]);
     }
 

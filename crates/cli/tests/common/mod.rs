@@ -18,6 +18,11 @@ pub struct Run {
 }
 
 impl Run {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error} in:\n{}\n{}", self.stdout, self.stderr))
@@ -43,14 +48,17 @@ pub fn program() -> Command {
 }
 
 pub fn run(arguments: &[&str]) -> Run {
-    let Output { status, stdout, stderr } = program().args(arguments).output().unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+    Run::of(program().args(arguments).output().unwrap())
+}
+
+/// Runs a command with `--json`, and expects the exit code.
+pub fn json(arguments: &[&str], code: i32) -> Value {
+    run(&[arguments, &["--json"]].concat()).expect_code(code).json()
 }
 
 /// Returns the first group of `probe --json` with these arguments.
-pub fn probed(arguments: &[&str], code: i32) -> serde_json::Value {
-    run(&[&["probe", "--json"], arguments].concat()).expect_code(code).json()["groups"][0].clone()
+pub fn probed(arguments: &[&str], code: i32) -> Value {
+    json(&[&["probe"], arguments].concat(), code)["groups"][0].take()
 }
 
 /// Runs the program with `input` as its standard input.
@@ -61,9 +69,7 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
     // An error is fine: a command closes its input early if it needs no more of it.
     let _ = stdin.write_all(input);
     drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+    Run::of(child.wait_with_output().unwrap())
 }
 
 /// Reports what is not tested. Bypasses the test harness, which hides the output of tests.
@@ -106,12 +112,12 @@ impl Place {
 
 /// Returns what `inspect` says about one file.
 pub fn inspected(arguments: &[&str], code: i32) -> Value {
-    run(&[&["inspect", "--json"], arguments].concat()).expect_code(code).json()["files"][0].clone()
+    json(&[&["inspect"], arguments].concat(), code)["files"][0].take()
 }
 
 /// Returns offset and bytes of the part of a file whose name begins like this.
 pub fn part(file: &str, name: &str) -> (usize, usize) {
-    let report = run(&["inspect", "--json", file]).json()["files"][0].clone();
+    let report = run(&["inspect", "--json", file]).json()["files"][0].take();
     let is_named = |part: &&Value| part["part"].as_str().unwrap().starts_with(name);
     let part = report["parts"].as_array().unwrap().iter().find(is_named).unwrap_or_else(|| panic!("{report}")).clone();
     let number = |field: &str| usize::try_from(part[field].as_u64().unwrap()).unwrap();

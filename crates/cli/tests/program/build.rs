@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sstfilter_table::{Table, TableOptions};
 
-use crate::common::{Place, names, program, run};
+use crate::common::{Place, json, names, program, run};
 
 fn open(out: &str, number: u64) -> Table {
     Table::open(format!("{out}/{number:06}.sst"), &TableOptions::default()).unwrap()
@@ -18,7 +18,7 @@ fn open(out: &str, number: u64) -> Table {
 fn unsorted_lines_become_a_table_and_the_last_line_of_a_key_wins() {
     let place = Place::new();
     let (input, out) = (place.write("in", "b\t1\na\t2\n\nb\t3\nc\n"), place.text("tables"));
-    let built = run(&["build", "--input", &input, "--out", &out, "--json"]).expect_code(0).json();
+    let built = json(&["build", "--input", &input, "--out", &out], 0);
     let fields = ["tables", "entries", "duplicate_keys"];
     assert_eq!(fields.map(|field| built[field].as_u64().unwrap()), [1, 3, 1]);
     assert_eq!(names(&out), ["000001.sst"]);
@@ -83,17 +83,6 @@ fn the_kind_of_filter_follows_policy_and_number_of_keys() {
         run(&["verify", &out]).expect_code(0);
         run(&["get", &out, "user:000000000007:profile"]).expect_code(0);
     }
-}
-
-#[test]
-fn tables_record_their_level_and_may_have_no_filter() {
-    let place = Place::new();
-    let out =
-        place.build(2_000, &["--policy", "none", "--level", "3", "--range-filter", "ordered", "--hash-seed", "7"]);
-    let table = open(&out, 1);
-    assert_eq!(table.properties().level, Some(3));
-    assert!(table.filters().block().is_none() && table.filters().range_filter().is_some());
-    run(&["get", &out, "key0007"]).expect_code(0);
 }
 
 #[cfg(target_os = "linux")]

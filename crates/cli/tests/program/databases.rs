@@ -6,9 +6,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, log_record, names, run};
-
-const DATABASES: &str = "../interop/fixtures/databases";
+use crate::common::{Place, flip, json, log_record, names, run};
+use crate::engines::{array, copied, database, expected, file_name};
 
 /// All databases, and the exit code of their verification.
 const ALL: [(&str, i32); 11] = [
@@ -25,40 +24,9 @@ const ALL: [(&str, i32); 11] = [
     ("zlib", 0),
 ];
 
-/// Commands that take databases.
-const COMMANDS: [&str; 2] = ["verify", "report"];
-
-fn database(name: &str) -> String {
-    format!("{DATABASES}/{name}/db")
-}
-
-/// Returns what the engine says of a database.
-fn expected(name: &str) -> Value {
-    serde_json::from_slice(&fs::read(format!("{DATABASES}/{name}/expected.json")).unwrap()).unwrap()
-}
-
-/// Copies a database, so that it can be damaged.
-fn copied(place: &Place, name: &str) -> String {
-    fs::create_dir(place.path(name)).unwrap();
-    for file in names(database(name)) {
-        fs::copy(format!("{}/{file}", database(name)), place.path(name).join(file)).unwrap();
-    }
-    place.text(name)
-}
-
-/// Returns the paths of all files of a database, as a shell expands `DB/*`.
-fn each_file(directory: &str) -> Vec<String> {
-    names(directory).into_iter().map(|name| format!("{directory}/{name}")).collect()
-}
-
-fn array<'a>(value: &'a Value, field: &str) -> &'a Vec<Value> {
-    value[field].as_array().unwrap_or_else(|| panic!("{field} in {value}"))
-}
-
 /// Returns the names of files, sorted.
 fn file_names(files: &[Value]) -> Vec<String> {
-    let name = |file: &Value| file["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-    let mut names: Vec<_> = files.iter().map(name).collect();
+    let mut names: Vec<_> = files.iter().map(|file| file_name(&file["path"]).to_owned()).collect();
     names.sort();
     names
 }
@@ -66,8 +34,7 @@ fn file_names(files: &[Value]) -> Vec<String> {
 #[test]
 fn the_live_tables_of_a_database_are_verified_with_all_their_keys_and_nothing_else_counts() {
     for (name, code) in ALL {
-        let (verified, expected) =
-            (run(&["verify", &database(name), "--json"]).expect_code(code).json(), expected(name));
+        let (verified, expected) = (json(&["verify", &database(name)], code), expected(name));
         let extension = if expected["engine"] == "leveldb" { "ldb" } else { "sst" };
         let number = |table: &Value| format!("{:06}.{extension}", table["number"].as_u64().unwrap());
         let tables: Vec<_> = array(&expected, "tables").iter().map(number).collect();
@@ -87,31 +54,20 @@ fn the_live_tables_of_a_database_are_verified_with_all_their_keys_and_nothing_el
 }
 
 #[test]
-fn a_database_and_the_files_in_it_are_the_same_to_each_command() {
-    for (name, _) in ALL {
-        let directory = database(name);
-        let files = each_file(&directory);
-        let files: Vec<_> = files.iter().map(String::as_str).collect();
-        for command in COMMANDS {
-            let [whole, each] = [&[directory.as_str()][..], &files].map(|paths| run(&[&[command], paths].concat()));
-            // Advice repeats the paths.
-            let told = each.stdout.replace(&files.join(" "), &directory);
-            assert_eq!((&whole.stdout, whole.code), (&told, each.code), "{command} {name}");
-            let line = "files of the engine, not tables: CURRENT, ";
-            assert_eq!(whole.stdout.matches(line).count(), 1, "{command} {name}: {}", whole.stdout);
-        }
-    }
-}
-
-#[test]
-fn inspect_describes_the_live_tables_among_the_files_of_a_database() {
+fn the_files_of_a_database_are_what_the_database_is_and_inspect_describes_its_live_tables() {
     for (name, _) in ALL {
         let (directory, expected) = (database(name), expected(name));
-        let files = each_file(&directory);
+        let files: Vec<_> = names(&directory).iter().map(|file| format!("{directory}/{file}")).collect();
         let files: Vec<_> = files.iter().map(String::as_str).collect();
-        let shown = run(&[&["inspect"], &files[..]].concat()).expect_code(0).stdout;
-        assert!(shown.contains("files of the engine, not tables: CURRENT, "), "{name}: {shown}");
+        let [whole, each] = [&[directory.as_str()][..], &files].map(|paths| run(&[&["report"], paths].concat()));
+        // Advice repeats the paths.
+        assert_eq!(
+            (whole.stdout, whole.code),
+            (each.stdout.replace(&files.join(" "), &directory), each.code),
+            "{name}"
+        );
         let shown = run(&[&["inspect", "--json"], &files[..]].concat()).expect_code(0).json();
+        assert!(shown["notes"].to_string().contains("files of the engine, not tables: CURRENT, "), "{name}: {shown}");
         let [tables, described] = [array(&expected, "tables"), array(&shown, "files")];
         assert_eq!(tables.len(), described.len(), "{name}");
         for (table, file) in tables.iter().zip(described) {
@@ -120,21 +76,6 @@ fn inspect_describes_the_live_tables_among_the_files_of_a_database() {
         }
     }
     run(&["inspect", &database("empty")]).expect_error("sstfilter report");
-}
-
-#[test]
-fn databases_without_tables_are_empty_and_no_error() {
-    for name in ["empty", "wal-only"] {
-        for command in COMMANDS {
-            let shown = run(&[command, &database(name)]).expect_code(0);
-            assert!(shown.stdout.contains("1 WAL"), "{command} {name}: {}", shown.stdout);
-        }
-    }
-    let place = Place::new();
-    place.write("notes", "no table");
-    for command in COMMANDS {
-        run(&[command, &place.text("")]).expect_error(": no table and no filter (1 other file)");
-    }
 }
 
 #[test]
@@ -227,23 +168,12 @@ fn files_that_are_passed_by_name_count_beside_live_ones_and_links_hide_nothing()
 }
 
 #[test]
-fn data_behind_a_compressed_index_is_checked_or_not_called_sound() {
+fn data_behind_a_compressed_index_is_not_called_sound_if_it_is_not_checked() {
     let place = Place::new();
-    let directory = copied(&place, "zlib");
-    let table = format!("{directory}/000009.sst");
-    let sound = fs::read(&table).unwrap();
-    let step = sound.len() / 40;
-    for at in (step / 2..sound.len()).step_by(step) {
-        flip(&table, at);
-        let shown = run(&["verify", &directory]);
-        // A flipped version of the format may be a future one.
-        assert!(shown.code == Some(1) || shown.stdout.contains("format version"), "byte {at}: {}", shown.stdout);
-        fs::write(&table, &sound).unwrap();
-    }
     let refused = run(&["verify", &database("bzip2")]).expect_code(3).stdout;
     let words = "000009.sst: not checked: 72 of 72 data blocks: index: compression by bzip2 is not supported";
     assert!(refused.contains(words) && refused.contains("1 not checked, 0 damaged"), "{refused}");
-    let refused = run(&["verify", &database("bzip2"), "--json"]).expect_code(3).json();
+    let refused = json(&["verify", &database("bzip2")], 3);
     assert_eq!((&refused["sound"], &refused["files"][0]["blocks_not_checked"]), (&0.into(), &72.into()));
     // Damage comes first, and what was not reached is said as well.
     let directory = copied(&place, "bzip2");
@@ -256,16 +186,4 @@ fn data_behind_a_compressed_index_is_checked_or_not_called_sound() {
         found.code == Some(1) && found.stdout.contains("72 of 72 data blocks")
     });
     assert!(damaged.is_some());
-}
-
-#[test]
-fn a_dictionary_hides_only_keys_of_blocks_that_need_it() {
-    for (codec, is_compared) in [("none", true), ("snappy", true), ("lz4", false)] {
-        let table = format!("../interop/fixtures/rocksdb/7.8-dictionary-{codec}.sst");
-        let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
-        let file = &verified["files"][0];
-        assert_eq!(file["state"], "ok", "{file}");
-        assert_eq!(file["keys_not_compared_because"].is_null(), is_compared, "{file}");
-        assert_eq!(file["keys_compared"].as_u64() > Some(0), is_compared, "{file}");
-    }
 }

@@ -1,41 +1,19 @@
 //! Tables of other engines: the program must report what those engines wrote and answer. The failures guarded against:
 //! a sound table reported as damaged, damage that is not found, and a stored key that is reported as absent.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, inspected, log_record, part, probed, run, write_manifest};
-
-const FIXTURES: &str = "../interop/fixtures";
-
-/// Absent keys of each fixture.
-const ABSENT: u64 = 100_000;
-
-/// The fixtures by path, as their manifest describes them.
-fn fixtures() -> BTreeMap<String, Value> {
-    let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
-    let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
-    fixtures.into_iter().map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
-}
+use crate::common::{Place, flip, inspected, json, log_record, part, probed, run, write_manifest};
+use crate::engines::{ABSENT, FIXTURES, decimal_keys, fixtures, index};
 
 /// Runs a command on files and returns its report on each.
 fn run_on(command: &str, paths: &[&String], code: i32) -> Vec<Value> {
     let paths: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
     let report = run(&[&[command, "--json"], &paths[..]].concat()).expect_code(code).json();
     report["files"].as_array().unwrap().clone()
-}
-
-/// The stored and the absent keys of a fixture whose keys are eight decimal digits.
-fn decimal_keys(fixture: &Value) -> [String; 2] {
-    let number = |name: &str| fixture[name].as_u64().unwrap();
-    let (count, stride) = (number("count"), number("stride"));
-    let lines = |numbers: &mut dyn Iterator<Item = u64>| {
-        numbers.fold(String::new(), |lines, number| lines + &format!("{number:08}\n"))
-    };
-    [lines(&mut (0..count).map(|i| i * stride)), lines(&mut (0..ABSENT).map(|i| i + i / (stride - 1) + 1))]
 }
 
 #[test]
@@ -55,33 +33,22 @@ fn every_table_of_another_engine_is_sound_and_its_filter_has_each_of_its_keys() 
     }
 }
 
+/// With damaged data, the comparator of a table of LevelDB cannot be taken from the keys; the message must be about the
+/// damage.
 #[test]
-fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
+fn damage_to_a_filter_of_another_engine_is_found_where_it_is() {
     let place = Place::new();
-    let source = format!("{FIXTURES}/rocksdb/11.8-bloom-fv6.sst");
-    let sound = fs::read(&source).unwrap();
-    let [stored, _] = decimal_keys(&fixtures()[&source]);
-    let (table, stored) = (place.write("000007.sst", &sound), place.write("stored", stored));
-    let (filter_offset, _) = part(&table, "fullfilter");
-    flip(&table, filter_offset + 9);
-    let found = run(&["verify", &table]).expect_code(1).stdout;
-    assert!(found.contains(&format!("filter at {filter_offset} is damaged")) && found.contains("1 damaged"), "{found}");
-    let lost = run(&["probe", &table, "--keys", &stored, "--list", "absent"]).expect_code(1);
-    assert_eq!(lost.stdout, "", "keys are said to be absent by a damaged filter");
-    assert!(lost.stderr.contains("may contain every key: filter at"), "{}", lost.stderr);
-
-    for offset in (0..sound.len()).step_by(sound.len() / 40) {
-        fs::write(&table, &sound).unwrap();
-        flip(&table, offset);
-        let verified = run(&["verify", &table]);
-        // A flipped version may be a future one, so its table cannot be called damaged.
-        let is_told = verified.code == Some(1) || verified.stdout.contains("format version");
-        assert!(is_told, "byte {offset}: {:?} {}", verified.code, verified.stdout);
-    }
-    for length in [0, 1, 8, 53, sound.len() / 2, sound.len() - 1] {
-        fs::write(&table, &sound[..length]).unwrap();
-        run(&["verify", &table]).expect_code(1);
-        assert_eq!(run(&["probe", &table, "--keys", &stored, "--list", "absent"]).expect_code(1).stdout, "");
+    for (fixture, filter) in [("rocksdb/11.8-bloom-fv6.sst", "fullfilter"), ("leveldb/6000-keys.ldb", "filter.")] {
+        let table = place.write("000007.sst", fs::read(format!("{FIXTURES}/{fixture}")).unwrap());
+        let (offset, _) = part(&table, filter);
+        flip(&table, offset + 9);
+        for command in ["inspect", "verify"] {
+            let told = run(&[command, &table]).expect_code(1).stdout;
+            assert!(told.contains(&format!("filter at {offset}")) && told.contains("is damaged"), "{command}: {told}");
+        }
+        let lost = run(&["probe", &table, "--key", "00000000!", "--list", "absent"]).expect_code(1);
+        assert_eq!(lost.stdout, "", "a damaged filter says that a key is absent");
+        assert!(lost.stderr.contains("may contain every key: filter at"), "{}", lost.stderr);
     }
 }
 
@@ -137,26 +104,11 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(order(&["--comparator", "leveldb.BytewiseComparator"]), ["leveldb.BytewiseComparator", "option"]);
     fs::write(place.path("MANIFEST-000002"), whole(OWN)).unwrap();
     assert_eq!(absent(), 1, "bytewise");
-    let advice = run(&["advise", "levels", "--json", &table]).expect_code(0).json();
+    let advice = json(&["advise", "levels", &table], 0);
     let level = &advice["plan"][0];
     assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
     fs::remove_file(place.path("CURRENT")).unwrap();
     run(&["advise", "levels", &table]).expect_error("nor a MANIFEST next to it records it");
-}
-
-/// With damaged data, the comparator cannot be taken from the keys; the message must be about the damage.
-#[test]
-fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
-    let place = Place::new();
-    let (table, keys) = (place.text("000007.ldb"), place.write("keys", "00000000!\n"));
-    fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
-    flip(&table, part(&table, "filter.").0 + 9);
-    let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
-    assert!(probed.contains("may contain every key: filter at"), "{probed}");
-    for command in ["inspect", "verify"] {
-        let said = run(&[command, &table]).expect_code(1).stdout;
-        assert!(said.contains("filter at") && said.contains("is damaged"), "{command}: {said}");
-    }
 }
 
 /// A damaged partition of a filter does not affect the keys in the others.
@@ -170,34 +122,17 @@ fn the_sound_partitions_of_a_damaged_filter_are_probed() {
     fs::copy(&source, &table).unwrap();
     let absent_ones = |code| probed(&["--keys", &absent, &table], code)["without_candidates"].as_u64().unwrap();
     let before = absent_ones(0);
-    damage_partition(&table);
+    let sound = fs::read(&table).unwrap();
+    let is_partition = |&at: &usize| {
+        fs::write(&table, &sound).unwrap();
+        flip(&table, at);
+        run(&["verify", &table]).stdout.contains("filter partition at ")
+    };
+    assert!((0..sound.len()).rev().step_by(256).any(|at| is_partition(&at)));
     let after = absent_ones(1);
     assert!(after > 0 && after < before, "{after} of {before}");
     let lost = run(&["probe", "--keys", &stored, "--list", "absent", &table]).expect_code(1);
     assert!(lost.stdout.is_empty() && lost.stderr.contains("may contain the keys of some parts: filter partition"));
-}
-
-/// Flips a bit of some partition of the table's filter.
-fn damage_partition(table: &str) {
-    let sound = fs::read(table).unwrap();
-    let is_partition = |&at: &usize| {
-        fs::write(table, &sound).unwrap();
-        flip(table, at);
-        run(&["verify", table]).stdout.contains("filter partition at ")
-    };
-    assert!((0..sound.len()).rev().step_by(256).any(|at| is_partition(&at)));
-}
-
-#[test]
-fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
-    let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
-    let (place, remark) = (Place::new(), "has range tombstones: a lookup of any key in its bounds must read it");
-    // Without a manifest, its bounds are unknown.
-    let keys = place.write("keys", "no such key\n");
-    assert!(run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout.contains(remark));
-    let listed = run(&["probe", "--keys", &keys, "--list", "all", &table]).expect_code(0);
-    assert_eq!(listed.stdout, "no such key\t1\t11.8-range-tombstones.sst\trange tombstones\n");
-    assert!(listed.stderr.contains(remark), "{}", listed.stderr);
 }
 
 fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
@@ -217,7 +152,7 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
     assert_eq!(inspected(&[&table, "--comparator", "leveldb.BytewiseComparator"], 0)["state"], "ok");
     let found = absent_of_comparator(&table, &absent, "leveldb.BytewiseComparator");
-    assert!(found.as_u64().unwrap() > ABSENT * 9 / 10, "{found}");
+    assert!(index(&found) > ABSENT * 9 / 10, "{found}");
     assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
 }
 
@@ -239,7 +174,7 @@ fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the
     assert_eq!(touching_none(&outside), 2);
     assert_eq!(touching_none(&stored), 0);
     let range = |lower: &str, upper: &str| {
-        let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
+        let found = json(&["probe", &table, "--range", lower, upper], 0);
         let answer = |field: &str| found["answers"][0]["files"][0][field].as_str().unwrap().to_owned();
         [answer("answer"), answer("because")]
     };
@@ -263,6 +198,8 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     let table = format!("{FIXTURES}/pebble/v4-cockroach.sst");
     let file = &probed(&[&table, "--keys", &keys], 0)["files"][0];
     assert_eq!((&file["read_for"], &file["keys_probed"], &file["positive_rate"]), (&2.into(), &0.into(), &Value::Null));
+    let observed = inspected(&[&table, "--absent", &keys], 0)["observed"].clone();
+    assert_eq!((&observed["not_probed"], &observed["observed_fpr"]), (&2.into(), &Value::Null), "{observed}");
     let listed = run(&["probe", &table, "--keys", &keys, "--list", "all"]).expect_code(0);
     assert!(listed.stdout.starts_with("apple\t1\tv4-cockroach.sst\tnot covered\n"), "{}", listed.stdout);
     assert!(listed.stderr.contains("its filter holds no part of some keys"), "{}", listed.stderr);
@@ -280,34 +217,14 @@ fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
     let positives =
         |keys: &str| probed(&[&table, "--keys", keys, "--unchecked-filters"], 0)["files"][0]["read_for"].clone();
     assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
-    let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(3).json();
+    let verified = json(&["verify", "--unchecked-filters", &table], 3);
     assert_eq!(verified["files"][0]["keys_compared"], fixture["count"]);
 }
 
-/// A name of a policy is a hint: the bytes decide the kind of a filter, and the stored keys confirm it.
-// promise: other-engines
 #[test]
-fn filters_under_other_names_of_policies_are_used_and_advice_on_others_can_be_followed() {
-    let place = Place::new();
-    let keys = place.write("keys", "absent-1\nabsent-2\nabsent-3\nabsent-4\nabsent-5\nabsent-6\n");
-    let names = [
-        "leveldb/policy-goleveldb.ldb",
-        "leveldb/policy-before-1.18.ldb",
-        "leveldb/policy-own-name.ldb",
-        "rocksdb/7.8-policy-full-bloom.sst",
-        "rocksdb/7.8-policy-own-name-ribbon.sst",
-    ];
-    for name in names {
-        let table = format!("../interop/fixtures/{name}");
-        let verified = run(&["verify", &table, "--json"]).expect_code(0).json();
-        assert!(verified["files"][0]["keys_compared"].as_u64() > Some(500), "{name}: {verified}");
-        let probed = probed(&[&table, "--keys", &keys], 0);
-        let is_usable = probed["files"][0]["reason"].is_null();
-        assert!(probed["without_candidates"].as_u64() > Some(3) && is_usable, "{name}: {probed}");
-    }
-    let report =
-        run(&["report", "../interop/fixtures/rocksdb/11.8-order-own-order.sst", "--json"]).expect_code(0).json();
-    let remark = &report["remarks"][0];
+fn the_advice_on_a_filter_that_cannot_be_used_can_be_followed() {
+    let report = run(&["report", &format!("{FIXTURES}/rocksdb/11.8-order-own-order.sst"), "--json"]);
+    let remark = &report.expect_code(0).json()["remarks"][0];
     let advice = remark["advice"].as_str().unwrap();
     assert!(remark["state"] == "unusable" && advice.contains("compact the table"), "{remark}");
     assert!(!advice.contains("build a new one") && !advice.contains("--secret-seed-file"), "{remark}");

@@ -10,10 +10,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use roxmltree::{Document, ParsingOptions};
-
-use crate::common::{Place, program};
+use crate::common::{Place, program, run};
 use crate::effort;
+use crate::report::parsed;
 
 /// Runs the program with a limit on memory, in KiB, and fails if it does not end.
 fn run_within(kibibytes: u64, arguments: &[&str], input: Stdio) -> (Option<i32>, String) {
@@ -152,6 +151,13 @@ fn keys_without_an_end_are_refused_before_they_take_the_memory() {
             assert!(code == Some(2) && text.contains(words), "{command:?} {format}: {text}");
         }
     }
+    // A wrong path of a seed must not be read to its end, which may be far away.
+    File::create(&new).unwrap().set_len(1 << 40).unwrap();
+    for seed in ["/dev/zero", &new] {
+        let (code, text) = run_within(1_500_000, &["verify", &out, "--secret-seed-file", seed], Stdio::null());
+        let words = "expected a secret seed of 8 bytes or 16 hexadecimal digits, got more than 64 bytes";
+        assert!(code == Some(2) && text.contains(words), "{seed}: {text}");
+    }
     let mut endless = Command::new("tr");
     endless.args(["\\0", "x"]).stdin(File::open("/dev/zero").unwrap());
     let mut endless = endless.stdout(Stdio::piped()).spawn().unwrap();
@@ -193,42 +199,46 @@ fn names_of_files_reach_no_terminal_raw_and_can_be_recognised() {
         fs::copy(format!("{built}/000001.sst"), named(".sst")).unwrap();
         fs::write(named(".filter"), "no filter").unwrap();
         fs::write(named(" of another sort"), "no table").unwrap();
-        let (directory, table, missing) = (directory.as_os_str(), named(".sst"), named("missing"));
-        let [table, missing, keys] = [table.as_os_str(), missing.as_os_str(), keys.as_ref()];
-        let options = |words: &'static [&'static str]| words.iter().map(OsStr::new).collect::<Vec<_>>();
-        let per_key =
-            [&options(&["probe"])[..], &[directory], &options(&["--list", "all", "--keys"]), &[keys]].concat();
-        let page = place.path("page");
-        let commands: [Vec<&OsStr>; 13] = [
-            vec!["report".as_ref(), directory, "--out".as_ref(), page.as_os_str()],
-            vec!["inspect".as_ref(), table],
-            vec!["verify".as_ref(), directory],
-            vec!["get".as_ref(), directory, "key0001".as_ref()],
-            vec!["get".as_ref(), missing, "key0001".as_ref()],
-            vec!["get".as_ref(), missing, "--range".as_ref(), "a".as_ref(), "b".as_ref()],
-            vec!["get".as_ref(), missing],
-            vec!["probe".as_ref(), directory, "--keys".as_ref(), keys],
-            vec!["probe".as_ref(), directory, "--keys".as_ref(), missing],
-            vec!["probe".as_ref(), directory, "--range".as_ref(), "a".as_ref(), "b".as_ref()],
-            vec!["rebuild".as_ref(), table],
-            vec!["filter".as_ref(), table, "--out".as_ref(), table],
-            vec!["build".as_ref(), "--generate".as_ref(), "9".as_ref(), "--out".as_ref(), directory],
-        ];
-        for command in commands {
-            let text = printed(&command);
+        let (table, missing, page) = (named(".sst"), named("missing"), place.path("page"));
+        let words = |line: &'static str| {
+            let word = |word: &'static str| match word {
+                "DIR" => directory.as_os_str(),
+                "TABLE" => table.as_os_str(),
+                "MISSING" => missing.as_os_str(),
+                "KEYS" => keys.as_ref(),
+                "PAGE" => page.as_os_str(),
+                word => word.as_ref(),
+            };
+            line.split(' ').map(word).collect::<Vec<&OsStr>>()
+        };
+        for line in [
+            "report DIR --out PAGE",
+            "inspect TABLE",
+            "verify DIR",
+            "get DIR key0001",
+            "get MISSING key0001",
+            "get MISSING --range a b",
+            "get MISSING",
+            "probe DIR --keys KEYS",
+            "probe DIR --keys MISSING",
+            "probe DIR --range a b",
+            "rebuild TABLE",
+            "filter TABLE --out TABLE",
+            "build --generate 9 --out DIR",
+        ] {
+            let text = printed(&words(line));
             // A rebuild that succeeds sums up.
-            assert!(text.contains(shown) || command[0] == "rebuild", "{command:?}: {shown} in {text}");
-            let json = program().args(&command).arg("--json").stdin(Stdio::null()).output().unwrap().stdout;
+            assert!(text.contains(shown) || line.starts_with("rebuild"), "{line}: {shown} in {text}");
+            let json = program().args(words(line)).arg("--json").stdin(Stdio::null()).output().unwrap().stdout;
             let json = String::from_utf8(json).unwrap().replace("\\\\", "\\");
-            assert!(json.is_empty() || json.contains(shown), "{command:?}: {shown} in {json}");
+            assert!(json.is_empty() || json.contains(shown), "{line}: {shown} in {json}");
         }
         let page = fs::read_to_string(page.join("report.html")).unwrap();
-        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-        let document = Document::parse_with_options(&page, options).unwrap();
+        let document = parsed(&page);
         let has = |words: &str| document.descendants().any(|node| node.text().is_some_and(|text| text.contains(words)));
         assert!(has(shown), "{shown} in {page}");
         // Rows of keys and tables, with tabs between columns.
-        let listed = program().args(per_key).output().unwrap().stdout;
+        let listed = program().args(words("probe DIR --list all --keys KEYS")).output().unwrap().stdout;
         let listed = String::from_utf8(listed).unwrap();
         let columns: Vec<_> = listed.trim_end().split('\t').collect();
         assert!(listed.lines().count() == 1 && columns.len() == 4 && columns[2].contains(shown), "{listed:?}");
@@ -253,4 +263,10 @@ fn what_is_no_file_is_refused_by_every_command() {
             assert!(text.contains(path), "{arguments:?}: {text}");
         }
     }
+    let (code, text) = run_within(4_000_000, &["build", "--generate", "5", "--out", &pipe], Stdio::null());
+    assert!(code == Some(2) && text.contains("expected a directory"), "{text}");
+    let script = "printf 'a\\t1\\nb\\t2\\n' > \"$0\" & exec \"$1\" build --input \"$0\" --out \"$2\"";
+    let mut build = Command::new("sh");
+    build.args(["-c", script, &pipe]).arg(program().get_program()).arg(&new).output().unwrap();
+    assert_eq!(run(&["get", &new, "b"]).expect_code(0).stdout, "2\n", "keys may come through a pipe");
 }

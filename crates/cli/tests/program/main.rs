@@ -1,4 +1,4 @@
-//! Tests the program from outside, command by command. Tests that kill it (`kill.rs`) or trace its system calls
+//! Tests the program from outside, command by command. Tests that kill it (`interrupt.rs`) or trace its system calls
 //! (`faults.rs`) are separate programs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,6 +16,7 @@ mod demo;
 mod described;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
+mod engines;
 mod export;
 mod foreign;
 mod get;
@@ -26,14 +27,13 @@ mod map;
 mod map_probe;
 mod options;
 mod partitions;
-mod parts;
 mod probe;
 mod ranges;
-mod read;
 mod rebuild;
 mod refused;
 #[cfg(unix)]
 mod replacing;
 mod report;
+mod secret_seeds;
 mod sidecars;
 mod states;

@@ -10,20 +10,14 @@ use serde_json::Value;
 use sstfilter::{FileId, Filters, KeyHasher};
 use sstfilter_map::FileMap;
 
-use crate::common::{Place, flip, lines, names, program, run};
+use crate::common::{Place, flip, json, lines, names, program, run};
+use crate::engines::FIXTURES;
 
 /// Of tables that do not record their comparator.
 pub(crate) const BYTEWISE: &str = "--comparator=leveldb.BytewiseComparator";
 
-pub(super) const FOREIGN: &str = "../interop/fixtures";
-
 /// The id of all maps that are loaded.
 const ID: &str = "0x00000000000000aa";
-
-/// Runs a command with `--json`, and expects the exit code.
-pub(super) fn json(arguments: &[&str], code: i32) -> Value {
-    run(&[arguments, &["--json"]].concat()).expect_code(code).json()
-}
 
 /// Writes lists of `keys` keys each, whose names are numbers.
 pub(super) fn write_lists(place: &Place, directory: &str, lists: Range<usize>, keys: usize) -> String {
@@ -155,9 +149,9 @@ fn what_cannot_become_a_map_is_refused_with_what_to_do() {
     let seeded = place.text("d");
     run(&["map", "build", "--key-lists", &list, "--out", &seeded, "--bits", "20", "--hash-seed", "7"]).expect_code(0);
     let (leveldb, writes) =
-        (format!("{FOREIGN}/leveldb/6000-keys.ldb"), "../../fixtures/v1/map-20-flushes-coalesced.map");
+        (format!("{FIXTURES}/leveldb/6000-keys.ldb"), "../../fixtures/v1/map-20-flushes-coalesced.map");
     let to_pass = "for files of keys, pass --key-lists";
-    let cockroach = format!("{FOREIGN}/pebble/v4-cockroach.sst");
+    let cockroach = format!("{FIXTURES}/pebble/v4-cockroach.sst");
     let rows: [(&[&str], &str); 16] = [
         (&["build", &cockroach], "may treat different bytes as one key"),
         (&["build", &list], to_pass),
@@ -198,11 +192,6 @@ fn a_damaged_page_hides_no_key_and_is_unknown_to_a_merge() {
     assert!(report.contains("unknown, because pages") && report.contains("build the map from keys again"), "{report}");
     let verified = json(&["verify", merged, "--key-lists", &lists], 0);
     assert!(verified["files"][0]["map_check"]["unknown_pages"].as_u64() > Some(0), "{verified}");
-    // The end of a map says what it covers.
-    let length = fs::read(map).unwrap().len();
-    flip(map, length - 20);
-    assert!(run(&["verify", map]).expect_code(1).stdout.contains("checksum"));
-    run(&["map", "merge", map, "--out", &place.text("out")]).expect_error("would not cover its files");
 }
 
 #[test]
@@ -230,8 +219,8 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
     assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&1.into(), &first.as_str().into()));
     flip(format!("{tables}/000002.sst"), 100);
     run(&["map", "build", &tables, "--out", &map, "--overwrite"]).expect_error("no file that a map could cover");
-    let tombstones = format!("{FOREIGN}/rocksdb/11.8-range-tombstones.sst");
-    let leveldb = format!("{FOREIGN}/leveldb/6000-keys.ldb");
+    let tombstones = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
+    let leveldb = format!("{FIXTURES}/leveldb/6000-keys.ldb");
     let built = json(&["map", "build", &leveldb, &tombstones, "--out", &map, "--overwrite", BYTEWISE], 0);
     assert_eq!((&built["map"]["covered_files"], &built["left_out"][0]), (&1.into(), &tombstones.as_str().into()));
     assert!(built["findings"].to_string().contains("range tombstones, which a map does not know"), "{built}");
@@ -239,7 +228,7 @@ fn a_file_whose_keys_cannot_all_be_read_is_not_covered() {
 
 // promise: file-maps
 #[test]
-fn maps_that_contradict_each_other_are_neither_sound_nor_merged() {
+fn maps_that_contradict_each_other_are_neither_sound_nor_merged_nor_believed() {
     let place = Place::new();
     let [a, b, out] = ["a.map", "b.map", "out.map"].map(|name| place.text(name));
     let list = place.text("0x0000000000000001.keys");
@@ -247,6 +236,11 @@ fn maps_that_contradict_each_other_are_neither_sound_nor_merged() {
         fs::write(&list, keys).unwrap();
         run(&["map", "build", "--key-lists", &list, "--out", map, "--bits", "24"]).expect_code(0);
         run(&["verify", map]).expect_code(0);
+    }
+    for key in ["two", "one", "none"] {
+        let probed = run(&["probe", &a, &b, "--key", key, "--key-lists", &list, "--list", "all"]).expect_code(1);
+        assert_eq!(probed.stdout, format!("{key}\t1\t0x0000000000000001.keys\tmap unknown\n"));
+        assert!(probed.stderr.contains("file 0x0000000000000001: expected"), "{}", probed.stderr);
     }
     let verified = run(&["verify", &a, &b]).expect_code(1).stdout;
     assert!(verified.contains("two files have this id") && verified.contains("2 damaged"), "{verified}");
@@ -258,33 +252,41 @@ fn maps_that_contradict_each_other_are_neither_sound_nor_merged() {
 fn a_pipe_named_like_a_table_is_left_out_of_lists() {
     let place = Place::new();
     let lists = write_lists(&place, "lists", 0..1, 5);
-    for name in ["000001.sst", "000001.sst.filter", "0x0000000000000001.keys"] {
+    for (name, code) in [("000001.sst", 2), ("000001.sst.filter", 2), ("0x0000000000000001.keys", 0)] {
         let pipe = place.path("lists").join(name);
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let map = place.text(&format!("{name}.map"));
-        for path in [&lists, pipe.to_str().unwrap()] {
+        // Other entries of a directory that are no files are not listed at all.
+        for (path, code) in [(lists.as_str(), code), (pipe.to_str().unwrap(), 2)] {
             let mut command = Command::new("timeout");
             command.arg("60").arg(program().get_program());
-            command.args(["map", "build", "--overwrite", "--out", &map, "--key-lists", path]);
-            let output = command.output().unwrap();
-            // Other entries of a directory that are no files are not listed at all.
-            let is_listed = !name.starts_with("0x") || *path != *lists;
+            let output =
+                command.args(["map", "build", "--out", &place.text("map"), "--overwrite", "--key-lists", path]);
+            let output = output.output().unwrap();
             let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-            assert_eq!(output.status.code(), Some(if is_listed { 2 } else { 0 }), "{text}");
-            assert!(!is_listed || text.contains("expected a regular file"), "{text}");
+            assert_eq!(output.status.code(), Some(code), "{text}");
+            assert!(code == 0 || text.contains("expected a regular file"), "{text}");
         }
         fs::remove_file(pipe).unwrap();
     }
 }
 
 #[test]
-fn a_map_of_a_secret_seed_is_compared_with_keys_only_with_the_seed() {
+fn a_map_of_a_secret_seed_judges_only_with_the_seed_and_may_cover_other_files_without() {
     let place = Place::new();
     let (seed, list) = (place.write("seed", "0123456789abcdef\n"), place.write("list", "key\n"));
-    let map = place.text("a.map");
+    let (map, tables) = (place.text("a.map"), place.build(10, &[]));
     let secret = ["--secret-seed-file", seed.as_str()];
     run(&[&["map", "build", "--key-lists", &list, "--out", &map], &secret[..]].concat()).expect_code(0);
     let verify = ["verify", &map, "--key-lists", &list];
     assert_eq!(json(&[&verify[..], &secret].concat(), 0)["files"][0]["keys_compared"], 1);
     assert!(json(&verify, 0)["files"][0]["keys_not_compared_because"].to_string().contains("--secret-seed-file"));
+    let probe = ["probe", &map, "--key", "other", "--key-lists", &list, "--list", "all"];
+    assert_eq!(run(&[&probe[..], &secret].concat()).expect_code(0).stdout, "other\t0\t\t\n");
+    let without = run(&probe).expect_code(3);
+    assert_eq!(without.stdout, "other\t?\tlist\tno filter\n");
+    assert!(without.stderr.contains("pass the seed with --secret-seed-file"), "{}", without.stderr);
+    assert_eq!(run(&["probe", &map, &tables, "--key", "key", "--list", "absent"]).expect_code(3).stdout, "");
+    let keys = place.text("list");
+    let group = &json(&["probe", &map, &tables, "--keys", &keys], 3)["groups"][0];
+    assert_eq!(group["without_candidates"], Value::Null);
 }

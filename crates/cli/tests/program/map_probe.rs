@@ -1,10 +1,10 @@
 //! What maps say about keys. The failure guarded against: a damaged map that hides keys.
 
 use std::fs;
-use std::path::Path;
 
-use crate::common::{Place, flip, run};
-use crate::map::{BYTEWISE, FOREIGN, json, write_lists};
+use crate::common::{Place, flip, json, run};
+use crate::engines::FIXTURES;
+use crate::map::{BYTEWISE, write_lists};
 
 #[test]
 fn a_file_that_two_maps_cover_is_judged_once_and_one_that_none_covers_is_named() {
@@ -55,8 +55,7 @@ fn any_sound_map_judges_a_file_whose_page_is_damaged_in_another() {
 #[test]
 fn a_map_whose_end_is_damaged_covers_nothing() {
     let place = Place::new();
-    let list = place.write("list", "key\n");
-    let map = place.text("a.map");
+    let (list, map) = (place.write("list", "key\n"), place.text("a.map"));
     run(&["map", "build", "--key-lists", &list, "--out", &map]).expect_code(0);
     let length = fs::read(&map).unwrap().len();
     flip(&map, length - 20);
@@ -64,15 +63,17 @@ fn a_map_whose_end_is_damaged_covers_nothing() {
         let run = run(command).expect_code(1);
         assert!((run.stdout + &run.stderr).contains("checksum"), "{command:?}");
     }
-    let listed =
-        |more: &[&str]| run(&[&["probe", &map, "--key", "key", "--list"], more].concat()).expect_code(1).stdout;
     // A script that reads only the rows must see that the key may be somewhere.
-    assert_eq!(listed(&["all"]), "key\t?\t\t\n");
-    assert_eq!((listed(&["absent"]), listed(&["maybe"])), (String::new(), "key\n".to_owned()));
-    assert_eq!(listed(&["all", "--key-lists", &list]), "key\t?\tlist\tno filter\n");
+    for (options, rows) in [
+        (&["all"][..], "key\t?\t\t\n"),
+        (&["absent"], ""),
+        (&["maybe"], "key\n"),
+        (&["all", "--key-lists", &list], "key\t?\tlist\tno filter\n"),
+    ] {
+        let probe = [&["probe", &map, "--key", "key", "--list"], options].concat();
+        assert_eq!(run(&probe).expect_code(1).stdout, rows, "{options:?}");
+    }
     run(&["map", "merge", &map, "--out", &place.text("out")]).expect_error("would not cover its files");
-    run(&["inspect", &list]).expect_code(1);
-    run(&["inspect", &place.text("missing")]).expect_code(2);
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
         place.text(database)
     });
     for (fixture, to) in fixtures.iter().zip(["one/000005.ldb", "two/000005.ldb", "one/000007.sst", "two/000007.sst"]) {
-        fs::copy(format!("{FOREIGN}/{fixture}"), place.path(to)).unwrap();
+        fs::copy(format!("{FIXTURES}/{fixture}"), place.path(to)).unwrap();
     }
     let map = place.text("a.map");
     run(&["map", "build", &one, "--out", &map, BYTEWISE]).expect_code(0);
@@ -103,43 +104,4 @@ fn a_file_that_comes_back_under_its_name_with_other_keys_is_not_covered() {
     place.write("a.keys", "new\n");
     let probed = json(&["probe", &map, "--key", "new", "--key-lists", &list], 0);
     assert_eq!(probed["findings"][0], format!("{list}: no map covers it"));
-}
-
-#[test]
-fn a_file_that_maps_contradict_each_other_about_may_have_every_key() {
-    let place = Place::new();
-    let [a, b, out] = ["a.map", "b.map", "out.map"].map(|name| place.text(name));
-    let list = place.text("0x0000000000000001.keys");
-    for (map, keys) in [(&a, "one\n"), (&b, "two\nthree\n")] {
-        fs::write(&list, keys).unwrap();
-        run(&["map", "build", "--key-lists", &list, "--out", map, "--bits", "24"]).expect_code(0);
-    }
-    let words = "two files have this id";
-    for key in ["two", "one", "none"] {
-        let probed = run(&["probe", &a, &b, "--key", key, "--key-lists", &list, "--list", "all"]).expect_code(1);
-        assert_eq!(probed.stdout, format!("{key}\t1\t0x0000000000000001.keys\tmap unknown\n"));
-        assert!(probed.stderr.contains("file 0x0000000000000001: expected"), "{}", probed.stderr);
-    }
-    let verified = run(&["verify", &a, &b]).expect_code(1).stdout;
-    assert!(verified.contains(words), "{verified}");
-    run(&["verify", &a]).expect_code(0);
-    run(&["map", "merge", &a, &b, "--out", &out]).expect_error("b.map: file 0x0000000000000001");
-    assert!(!Path::new(&out).exists());
-}
-
-#[test]
-fn a_map_of_a_secret_seed_is_probed_with_it_and_judges_nothing_without() {
-    let place = Place::new();
-    let (seed, list) = (place.write("seed", "0123456789abcdef\n"), place.write("list", "key\n"));
-    let map = place.text("a.map");
-    let secret = ["--secret-seed-file", seed.as_str()];
-    run(&[&["map", "build", "--key-lists", &list, "--out", &map], &secret[..]].concat()).expect_code(0);
-    let probe = ["probe", &map, "--key", "other", "--key-lists", &list, "--list", "all"];
-    assert_eq!(run(&[&probe[..], &secret].concat()).expect_code(0).stdout, "other\t0\t\t\n");
-    // The map may cover other files than those that were passed.
-    let without = run(&probe).expect_code(3);
-    assert_eq!(without.stdout, "other\t?\tlist\tno filter\n");
-    assert!(without.stderr.contains("pass the seed with --secret-seed-file"), "{}", without.stderr);
-    let verified = json(&["verify", &map, "--key-lists", &list], 0);
-    assert!(verified["files"][0]["keys_not_compared_because"].to_string().contains("--secret-seed-file"));
 }

@@ -16,7 +16,7 @@ const GLOBAL: [&str; 8] = [
 ];
 
 /// Returns the commands in the help of a command, and its options.
-fn parts(command: &[&str]) -> (Vec<String>, BTreeSet<String>) {
+pub(crate) fn parts(command: &[&str]) -> (Vec<String>, BTreeSet<String>) {
     let help = run(&[command, &["--help"]].concat()).expect_code(0).stdout;
     let in_section = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // Descriptions of several lines are indented further.

@@ -4,9 +4,9 @@
 use std::fs;
 
 use serde_json::Value;
-use sstfilter_table::{Table, TableOptions, TablePart};
+use sstfilter_table::{Table, TableOptions};
 
-use crate::common::{Place, flip, lines, names, program, run};
+use crate::common::{Place, flip, json, lines, names, part, program, run};
 
 /// Two tables of 2,000 keys each.
 fn two_tables(place: &Place) -> String {
@@ -14,8 +14,7 @@ fn two_tables(place: &Place) -> String {
 }
 
 fn flip_in_filter(table: &str) {
-    let region = Table::open(table, &TableOptions::default()).unwrap().region(TablePart::Filter).unwrap();
-    flip(table, usize::try_from(region.start).unwrap() + 20);
+    flip(table, part(table, "filter").0 + 20);
 }
 
 fn rate(filter: &Value) -> f64 {
@@ -69,7 +68,7 @@ fn the_rate_is_kept_unless_an_option_names_it_and_before_and_after_are_printed()
         if is_damaged {
             flip_in_filter(&table);
         }
-        let report = run(&[&["rebuild", &table, "--json"], rebuild].concat()).expect_code(0).json();
+        let report = json(&[&["rebuild", &table], rebuild].concat(), 0);
         let (row, change) = (&report["rebuilt_tables"][0], report["changes"][0].as_str().unwrap());
         let after = &row["after"];
         assert_eq!(after["kind"], kind, "{report}");
@@ -87,7 +86,7 @@ fn the_rate_is_kept_unless_an_option_names_it_and_before_and_after_are_printed()
     let place = Place::new();
     let out = two_tables(&place);
     run(&["rebuild", &out, "--policy", "bloom", "--fpr", "0.001"]).expect_code(0);
-    let again = run(&["rebuild", &out, "--policy", "ribbon", "--json"]).expect_code(0).json();
+    let again = json(&["rebuild", &out, "--policy", "ribbon"], 0);
     assert!(rate(&again["rebuilt_tables"][1]["after"]) < 0.00105, "the rate is that of the sidecar: {again}");
 }
 
@@ -99,7 +98,7 @@ fn a_table_that_cannot_be_rebuilt_leaves_its_sidecar_and_does_not_stop_the_other
     let [one, other] = [1, 2].map(|number| format!("{out}/00000{number}.sst.filter"));
     let (old, old_of_other) = (fs::read(&one).unwrap(), fs::read(&other).unwrap());
     flip(format!("{out}/000001.sst"), 5_000);
-    let report = run(&["rebuild", &out, "--bits-per-key", "16", "--json"]).expect_code(2).json();
+    let report = json(&["rebuild", &out, "--bits-per-key", "16"], 2);
     let failure = report["failures"][0].as_str().unwrap();
     assert!(failure.starts_with(&format!("{out}/000001.sst: `sstfilter get --salvage` prints")), "{failure}");
     assert_eq!((&report["rebuilt"], &report["failed"]), (&1.into(), &1.into()), "{report}");

@@ -8,8 +8,7 @@ use sstfilter::{BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher};
 use sstfilter_table::{TableOptions, TableWriter};
 
 use crate::common::{Place, flip, inspected, part, run};
-
-const FIXTURES: &str = "../interop/fixtures";
+use crate::engines::FIXTURES;
 
 /// A file, its state, the part that has it, words of the worst reason, and the exit code.
 type Case = (String, &'static str, Option<&'static str>, &'static str, i32);

@@ -245,7 +245,7 @@ fn notes(remarks: &[(&str, &FileReport)]) -> Vec<String> {
     };
     let line = |(why, tables): (String, Vec<&(&str, &FileReport)>)| {
         let names: Vec<_> = tables.iter().map(|(_, report)| input::name(&report.path.0)).collect();
-        group::line(&why, "table", names.iter().map(AsRef::as_ref))
+        group::line(&why, "table", &names)
     };
     group::by(remarks, why).into_iter().map(line).collect()
 }

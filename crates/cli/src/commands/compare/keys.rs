@@ -246,8 +246,7 @@ impl Keys {
         intake.notes.extend(walk.problems.iter().map(|(_, problem)| explained(&problem.reason)));
         if !walk.others.is_empty() {
             let names: Vec<_> = walk.others.iter().map(|path| input::name(path)).collect();
-            let names = names.iter().map(AsRef::as_ref);
-            intake.notes.push(group::line("skipped, because it is not a table", "file", names));
+            intake.notes.push(group::line("skipped, because it is not a table", "file", &names));
         }
         let mut keys = Self { lines: KeyLines::default(), tables: 0 };
         for found in &walk.files {
