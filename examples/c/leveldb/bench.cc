@@ -477,7 +477,7 @@ int Run(bool is_short) {
 
   sst::TableFilters policy(&counting, kRate);
   Setup ours(&policy), built_in(10), none;
-  std::printf("\n%llu keys %%016d, even numbers, values of 100 bytes, random order, compacted, reopened, no block cache\n",
+  std::printf("\n%llu keys %%016d, even numbers, values of 100 bytes, random order, compacted, reopened, no cache\n",
               static_cast<unsigned long long>(keys));
   std::printf("filter         bits/key  blocks/absent Get     CPU ns  keys lost   wrong   misfits   tables\n");
   if (!is_short) Measure(none, "none", keys, nullptr);
