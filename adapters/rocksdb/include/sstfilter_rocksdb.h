@@ -170,7 +170,6 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     if (lower != nullptr && lower->compare(from) > 0) from = lower->ToString();
     if (upper != nullptr && (!has_upper || upper->compare(to) < 0)) to = upper->ToString();
     has_upper = has_upper || upper != nullptr;
-    if (has_upper && to < from) to = from;  // RocksDB expects no upper bound below the lower one
     std::shared_ptr<const Bounds> bounds(new Bounds{std::move(from), std::move(to), has_upper});
     rocksdb::ReadOptions options = base;
     options.iterate_lower_bound = &bounds->lower;

@@ -38,6 +38,15 @@ static std::string Key(uint64_t user, uint64_t time) {
   return key;
 }
 
+// The database that DB::Open opens: a pointer, or a unique_ptr in newer versions of RocksDB.
+struct Opened {
+  rocksdb::DB* pointer = nullptr;
+  std::unique_ptr<rocksdb::DB> owner;
+  operator rocksdb::DB**() { return &pointer; }
+  operator std::unique_ptr<rocksdb::DB>*() { return &owner; }
+  rocksdb::DB* Release() { return pointer != nullptr ? pointer : owner.release(); }
+};
+
 struct Scan {
   std::string lower, upper;
 };
@@ -149,8 +158,9 @@ int main(int count, char** arguments) {
   std::shared_ptr<sstfilter::TableFilter> filter;
   Check(sstfilter::TableFilter::Create(filter_options, "user-times", &filter));
   Check(filter->AddTo(&options));
-  rocksdb::DB* db = nullptr;
-  Check(rocksdb::DB::Open(options, directory, &db));
+  Opened opened;
+  Check(rocksdb::DB::Open(options, directory, opened));
+  rocksdb::DB* const db = opened.Release();
   const Map rows = Fill(db, keys_per_table);
   const double bits = FilterBitsPerKey(db);
   std::printf("%llu tables of %llu keys, filters of %.1f bits per key\n", (unsigned long long)kTables,
