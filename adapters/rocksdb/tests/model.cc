@@ -132,6 +132,8 @@ static ColumnFamilyOptions FamilyOptions(const Family& family, const std::vector
   options.max_bytes_for_level_base = 32 << 10;
   options.level0_file_num_compaction_trigger = 6;
   options.num_levels = 4;
+  // RocksDB 7.8 can fail to compact tables with timestamps: "Compaction sees out-of-order keys", without filters, too.
+  options.disable_auto_compactions = family.has_timestamps && !kIsNew;
   options.enable_blob_files = family.has_blobs;
   options.enable_blob_garbage_collection = family.has_blobs;
   options.min_blob_size = 64;
@@ -348,7 +350,8 @@ class Test {
       const std::vector<FilterPtr> filters = is_filtered ? filters_[i]
                                              : random_.Percent(50) ? Filters(kFamilies[i], true)
                                                                    : std::vector<FilterPtr>();
-      families.emplace_back(kFamilies[i].name, FamilyOptions(kFamilies[i], filters, values_ != 0 && random_.Percent(20)));
+      const bool is_too_early = values_ != 0 && random_.Percent(20);
+      families.emplace_back(kFamilies[i].name, FamilyOptions(kFamilies[i], filters, is_too_early));
     }
     DBOptions options;
     options.create_if_missing = options.create_missing_column_families = true;
@@ -482,6 +485,7 @@ class Test {
 
   void Compact() {
     const size_t i = random_.Below(kFamilyCount);
+    if (kFamilies[i].has_timestamps && !kIsNew) return;
     const Key lower = RandomKey(random_), upper = RandomKey(random_);
     const Slice from(std::min(lower, upper)), to(std::max(lower, upper));
     const bool is_all = random_.Percent(30);
@@ -568,7 +572,7 @@ class Test {
       seeks = Seeks::kForward;
     }
     if (mode == 4) base.pin_data = true;
-    if (mode == 5) base.async_io = true;
+    if (mode == 5) base.async_io = kIsNew;
     ReadOptions outer = base;
     Bounds all = range;
     if (random.Percent(2) && !is_prefix && seeks == Seeks::kAny) {
@@ -582,19 +586,20 @@ class Test {
     const IteratorPtr it(db->NewIterator(Scan(i, range, is_prefix, outer), handles[i]));
     tally.scans++;
     if (Walk(random, it.get(), all, rows, seeks)) return;
-    Judge(db, i, handles[i], base, all, rows);
+    Judge(db, i, handles[i], base, all, rows, seeks);
   }
 
   // Judges a scan with the wrong rows: RocksDB's own defects show in a scan without filters, too. Some are known: in
   // auto_prefix_mode, short keys are missed, and version 7.8 can lose rows with timestamps.
-  void Judge(DB* db, size_t i, ColumnFamilyHandle* handle, ReadOptions base, const Bounds& range, const Rows& rows) {
+  void Judge(DB* db, size_t i, ColumnFamilyHandle* handle, ReadOptions base, const Bounds& range, const Rows& rows,
+             Seeks seeks) {
     const Slice lower(range.lower), upper(range.upper);
     base.iterate_lower_bound = &lower;
     base.iterate_upper_bound = range.has_upper ? &upper : nullptr;
     const IteratorPtr it(db->NewIterator(base, handle));
     Random random;
     bool is_right = true;
-    for (int walk = 0; is_right && walk < 50; walk++) is_right = Walk(random, it.get(), range, rows, Seeks::kInside);
+    for (int walk = 0; is_right && walk < 50; walk++) is_right = Walk(random, it.get(), range, rows, seeks);
     (is_right ? tally.wrong : tally.own)++;
     if (!is_right || tally.wrong > 3) return;
     std::fprintf(stderr, "wrong: %s [%s, %s%s): expected %zu rows\n", kFamilies[i].name, lower.ToString(true).c_str(),
@@ -634,7 +639,7 @@ class Test {
         base.total_order_seek = true;
         base.snapshot = snapshot;
         base.timestamp = open.slice.get();
-        Judge(db_, open.family, handles_[open.family], base, open.range, rows);
+        Judge(db_, open.family, handles_[open.family], base, open.range, rows, Seeks::kAny);
       };
       compare(held.model, held.snapshot);
       if (kFamilies[open.family].has_timestamps || !random_.Percent(20)) continue;
