@@ -13,6 +13,8 @@
 #include <rocksdb/table.h>
 #include <rocksdb/utilities/checkpoint.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -308,7 +310,7 @@ class Test {
         ScanElsewhere();
       } else if (operation < 9985) {
         ScanFromThreads();
-      } else if (operation < 9990) {
+      } else {
         Close();
         Open();
       }
@@ -350,7 +352,7 @@ class Test {
       const std::vector<FilterPtr> filters = is_filtered ? filters_[i]
                                              : random_.Percent(50) ? Filters(kFamilies[i], true)
                                                                    : std::vector<FilterPtr>();
-      const bool is_too_early = values_ != 0 && random_.Percent(20);
+      const bool is_too_early = values_ != 0 && random_.Percent(30);
       families.emplace_back(kFamilies[i].name, FamilyOptions(kFamilies[i], filters, is_too_early));
     }
     DBOptions options;
