@@ -3,7 +3,6 @@
 // A table is skipped as a whole, with its tombstones. That is sound only because a filter here has every entry of its
 // table, deletions and merge operands as well, because a table with range tombstones gets none, and because a scan
 // cannot leave the range that tables were probed for: Scan sets the bounds of the iterator together with the callback.
-// Do not call ReadOptions::table_filter with filters of your own that lack one of these.
 //
 //   sstf_options options = SSTF_OPTIONS_INIT;             // keys of 16 bytes: user, time; scans of up to 1,000 units
 //   options.kind = "hashed-range"; options.prefix_bytes = 8; options.integer_bytes = 8; options.longest_range = 1000;
@@ -14,8 +13,9 @@
 //   std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(filter->Scan(lower, upper), column_family));
 //   for (it->Seek(lower); it->Valid(); it->Next()) ...                                      // or SeekForPrev and Prev
 //
-// Tables written before, by other programs or with other options are searched, as are those with a damaged filter. Point
-// lookups (Get) are as before: RocksDB does not call the callback for them.
+// Pass these options to NewIterator or NewIterators, with their bounds as they are; not to NewMultiScan, which sets
+// bounds of its own. Tables written before or with other options are searched, as are those with a damaged filter. Get
+// does not call the callback.
 #ifndef SSTFILTER_ROCKSDB_H
 #define SSTFILTER_ROCKSDB_H
 
@@ -40,9 +40,8 @@ namespace sstfilter {
 // number of threads can use one. Filters of different kinds stand beside each other in a table, under their names.
 class TableFilter : public std::enable_shared_from_this<TableFilter> {
  public:
-  // Counts of tables that scans came to.
   struct Stats {
-    uint64_t probed = 0;    // tables with a filter that could be used
+    uint64_t probed = 0;    // tables that scans came to, with a filter that could be used
     uint64_t skipped = 0;   // those of them that had no key in the range
     uint64_t unusable = 0;  // tables whose filter is damaged, or of another configuration
   };
@@ -55,6 +54,10 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     sstf_error error = {};
     if (sstf_abi_version() < SSTF_ABI_VERSION) return rocksdb::Status::NotSupported("libsstfilter is too old");
     if (options.hash_tag != 0) return rocksdb::Status::InvalidArgument("hash_tag: the library hashes RocksDB's keys");
+    // A '#' or a newline would keep RocksDB from writing OPTIONS files, and it would not report that.
+    const char* const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    const bool is_name = !name.empty() && name.find_first_not_of(letters) == std::string::npos;
+    if (!is_name) return rocksdb::Status::InvalidArgument("name: expected letters, digits, '-' and '_', got", name);
     if (sstf_policy_create(&options, &policy, &error) != SSTF_OK) {
       return rocksdb::Status::InvalidArgument(error.message);
     }
@@ -67,18 +70,21 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
   // Has tables carry filters. Refuses comparators other than the bytewise ones, without timestamps or with 64-bit ones.
   rocksdb::Status AddTo(rocksdb::ColumnFamilyOptions* options) {
     const char* name = options->comparator->Name();
-    const int timestamp_bytes = TimestampBytes(name);
-    if (timestamp_bytes < 0) return rocksdb::Status::InvalidArgument("expected a bytewise comparator, got", name);
-    auto factory = std::make_shared<Factory>(shared_from_this(), timestamp_bytes);
+    const int bytes = TimestampBytes(name);
+    if (bytes < 0) return rocksdb::Status::InvalidArgument("expected a bytewise comparator, got", name);
+    for (const auto& other : options->table_properties_collector_factories) {
+      if (other->Name() == property_) return rocksdb::Status::InvalidArgument("two filters have the name", property_);
+    }
+    auto factory = std::make_shared<Factory>(shared_from_this(), static_cast<size_t>(bytes));
     options->table_properties_collector_factories.push_back(std::move(factory));
     return rocksdb::Status::OK();
   }
 
   // Returns options for an iterator over the keys from `lower` to before `upper`, without their timestamps. The bounds
-  // are copied; those of `base` are replaced. A callback of `base` is called first: filters can be combined.
+  // are copied. Those of `base` stay in force, as does its callback: filters can be combined.
   rocksdb::ReadOptions Scan(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
                             const rocksdb::ReadOptions& base = {}) {
-    return Scan(std::shared_ptr<Bounds>(new Bounds{lower.ToString(), upper.ToString(), true}), base);
+    return Scan(lower.ToString(), upper.ToString(), true, base);
   }
 
   // Returns options for an iterator over the keys that begin with `prefix`.
@@ -86,8 +92,7 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     std::string upper = prefix.ToString();
     while (!upper.empty() && upper.back() == '\xff') upper.pop_back();
     if (!upper.empty()) upper.back() = static_cast<char>(upper.back() + 1);
-    const bool has_upper = !upper.empty();  // otherwise, no other keys are above these
-    return Scan(std::shared_ptr<Bounds>(new Bounds{prefix.ToString(), std::move(upper), has_upper}), base);
+    return Scan(prefix.ToString(), upper, !upper.empty(), base);  // without an upper bound, no other keys are above
   }
 
   Stats stats() const { return {probed_.load(), skipped_.load(), unusable_.load()}; }
@@ -102,9 +107,8 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
   // A property: one byte with the length of the timestamps that keys had, eight with the table's id, and the block.
   static constexpr size_t kHeaderBytes = 9;
 
-  // Builds the filter of one table.
   struct Collector : rocksdb::TablePropertiesCollector {
-    Collector(std::shared_ptr<TableFilter> filter, int timestamp_bytes)
+    Collector(std::shared_ptr<TableFilter> filter, size_t timestamp_bytes)
         : filter_(std::move(filter)), timestamp_bytes_(timestamp_bytes), id_(sstf_file_id_random()) {
       sstf_builder_create(filter_->policy_, id_, SSTF_COMPACTION, 0, &builder_, nullptr);
     }
@@ -112,12 +116,8 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
 
     rocksdb::Status AddUserKey(const rocksdb::Slice& key, const rocksdb::Slice&, rocksdb::EntryType type,
                                rocksdb::SequenceNumber, uint64_t) override {
-      const size_t timestamp_bytes = static_cast<size_t>(timestamp_bytes_);
-      if (type == rocksdb::kEntryRangeDeletion || key.size() < timestamp_bytes) {
-        is_refused_ = true;
-      } else {
-        sstf_builder_add_key(builder_, key.data(), key.size() - timestamp_bytes);
-      }
+      is_refused_ = is_refused_ || type == rocksdb::kEntryRangeDeletion || key.size() < timestamp_bytes_;
+      if (!is_refused_) sstf_builder_add_key(builder_, key.data(), key.size() - timestamp_bytes_);
       return rocksdb::Status::OK();
     }
 
@@ -136,37 +136,41 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
 
     rocksdb::UserCollectedProperties GetReadableProperties() const override { return {}; }
     const char* Name() const override { return filter_->property_.c_str(); }
-
     const std::shared_ptr<TableFilter> filter_;
-    const int timestamp_bytes_;
+    const size_t timestamp_bytes_;
     const uint64_t id_;
     sstf_builder* builder_ = nullptr;
     bool is_refused_ = false;
   };
 
   struct Factory : rocksdb::TablePropertiesCollectorFactory {
-    Factory(std::shared_ptr<TableFilter> filter, int timestamp_bytes)
+    Factory(std::shared_ptr<TableFilter> filter, size_t timestamp_bytes)
         : filter_(std::move(filter)), timestamp_bytes_(timestamp_bytes) {}
     rocksdb::TablePropertiesCollector* CreateTablePropertiesCollector(Context) override {
       return new Collector(filter_, timestamp_bytes_);
     }
     const char* Name() const override { return filter_->property_.c_str(); }
-
     const std::shared_ptr<TableFilter> filter_;
-    const int timestamp_bytes_;
+    const size_t timestamp_bytes_;
   };
 
-  using OpenFilter = std::shared_ptr<const sstf_filter>;
+  using OpenFilter = std::shared_ptr<sstf_filter>;
   struct Cached {
     std::string end;  // of the block, with its checksums and its table's id
     OpenFilter filter;
     size_t bytes;
   };
 
-  TableFilter(sstf_policy* policy, std::string property, size_t cache_bytes)
-      : policy_(policy), property_(std::move(property)), cache_bytes_(cache_bytes) {}
+  TableFilter(sstf_policy* policy, std::string name, size_t bytes)
+      : policy_(policy), property_(std::move(name)), cache_bytes_(bytes) {}
 
-  rocksdb::ReadOptions Scan(std::shared_ptr<const Bounds> bounds, const rocksdb::ReadOptions& base) {
+  rocksdb::ReadOptions Scan(std::string from, std::string to, bool has_upper, const rocksdb::ReadOptions& base) {
+    // A callback of `base` probes tables for the bounds of `base` only.
+    const rocksdb::Slice *lower = base.iterate_lower_bound, *upper = base.iterate_upper_bound;
+    if (lower != nullptr && lower->compare(from) > 0) from = lower->ToString();
+    if (upper != nullptr && (!has_upper || upper->compare(to) < 0)) to = upper->ToString();
+    has_upper = has_upper || upper != nullptr;
+    std::shared_ptr<const Bounds> bounds(new Bounds{std::move(from), std::move(to), has_upper});
     rocksdb::ReadOptions options = base;
     options.iterate_lower_bound = &bounds->lower;
     options.iterate_upper_bound = bounds->has_upper ? &bounds->upper : nullptr;
@@ -180,8 +184,7 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
 
   // Returns the length of timestamps in keys; -1 for a comparator of another order.
   static int TimestampBytes(const std::string& comparator) {
-    if (comparator == "leveldb.BytewiseComparator") return 0;
-    return comparator == "leveldb.BytewiseComparator.u64ts" ? 8 : -1;
+    return comparator == "leveldb.BytewiseComparator" ? 0 : comparator == "leveldb.BytewiseComparator.u64ts" ? 8 : -1;
   }
 
   bool MayContain(const rocksdb::TableProperties& table, const Bounds& bounds) {
@@ -191,37 +194,34 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     const int timestamp_bytes = TimestampBytes(table.comparator_name);
     bool is_known = timestamp_bytes >= 0 && value.size() > kHeaderBytes && value[0] == timestamp_bytes;
 #if ROCKSDB_MAJOR >= 9
-    // Whether its keys had timestamps when they were added depends on how the table was written.
     is_known = is_known && (timestamp_bytes == 0 || table.user_defined_timestamps_persisted != 0);
 #endif
     const OpenFilter filter = is_known ? Open(value) : nullptr;
-    const std::string &from = bounds.from, &to = bounds.to;
-    const bool may_contain = sstf_filter_may_contain_range(filter.get(), from.data(), from.size(),
-                                                           bounds.has_upper ? to.data() : nullptr, to.size());
+    const rocksdb::Slice &lower = bounds.lower, &upper = bounds.upper;
+    const bool may_contain = sstf_filter_may_contain_range(filter.get(), lower.data(), lower.size(),
+                                                           bounds.has_upper ? upper.data() : nullptr, upper.size());
     (filter ? probed_ : unusable_)++;
     if (!may_contain) skipped_++;
     return may_contain;
   }
 
-  // Returns the filter of a property, verified and from the cache; null if it cannot be used.
+  // Returns the filter of a property, verified and from the cache; null if it cannot be used, which is cached as well.
   OpenFilter Open(const std::string& value) {
     std::string end = value.substr(value.size() > 80 ? value.size() - 80 : 0);
-    {
-      std::lock_guard<std::mutex> guard(mutex_);
-      const auto found = by_end_.find(end);
-      if (found != by_end_.end()) {
-        cached_.splice(cached_.begin(), cached_, found->second);
-        return found->second->filter;
-      }
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto found = by_end_.find(end);
+    if (found != by_end_.end()) {
+      cached_.splice(cached_.begin(), cached_, found->second);
+      return found->second->filter;
     }
+    lock.unlock();
     uint64_t id = 0;
     for (int byte = 8; byte > 0; byte--) id = id << 8 | static_cast<unsigned char>(value[byte]);
-    const void* block = value.data() + kHeaderBytes;
     sstf_filter* opened = nullptr;
-    sstf_filter_open(policy_, block, value.size() - kHeaderBytes, id, SSTF_COPY, &opened, nullptr);
-    // One that cannot be used is kept as well: it is not verified again by each scan.
-    OpenFilter filter(opened, [](const sstf_filter* closed) { sstf_filter_close(const_cast<sstf_filter*>(closed)); });
-    std::lock_guard<std::mutex> guard(mutex_);
+    const size_t bytes = value.size() - kHeaderBytes;
+    sstf_filter_open(policy_, value.data() + kHeaderBytes, bytes, id, SSTF_COPY, &opened, nullptr);
+    OpenFilter filter(opened, sstf_filter_close);
+    lock.lock();
     if (by_end_.count(end) == 0) {
       cached_.push_front({end, filter, value.size()});
       by_end_[std::move(end)] = cached_.begin();
