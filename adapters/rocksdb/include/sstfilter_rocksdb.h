@@ -125,8 +125,7 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     rocksdb::Status Finish(rocksdb::UserCollectedProperties* properties) override {
       const void* block = nullptr;
       size_t bytes = 0;
-      const bool has_filter = !is_refused_ && id_ != SSTF_UNBOUND;
-      if (!has_filter || sstf_builder_finish(builder_, &block, &bytes, nullptr)) return rocksdb::Status::OK();
+      if (is_refused_ || sstf_builder_finish(builder_, &block, &bytes, nullptr)) return rocksdb::Status::OK();
       std::string value(1, static_cast<char>(timestamp_bytes_));
       for (int shift = 0; shift < 64; shift += 8) value.push_back(static_cast<char>(id_ >> shift));
       value.append(static_cast<const char*>(block), bytes);

@@ -138,7 +138,7 @@ sstf_status sstf_builder_create(const sstf_policy *policy, uint64_t file_id, uin
                                 sstf_builder **builder, sstf_error *error);
 /* Adds a key. Add every key of the file, also those of tombstones and merge operands; repetitions are free. Filters of
  * ranges need keys in ascending order. A file with range tombstones must not get a filter, unless the engine looks for
- * them before it skips the file. If a key cannot be added, there will be no filter. */
+ * them before it skips the file. If a key is out of order or cannot be added, there will be no filter. */
 void sstf_builder_add_key(sstf_builder *builder, const void *key, size_t length);
 /* Adds keys by their hashes: those of sstf_policy_hash, or the engine's own if the policy has a hash_tag. The filter
  * then holds no prefixes. */
@@ -178,8 +178,9 @@ size_t sstf_filter_may_contain_hashes(const sstf_filter *filter, const uint64_t 
  * hold prefixes that are not longer than this one. */
 int sstf_filter_may_contain_prefix(const sstf_filter *filter, const void *prefix, size_t length);
 /* Returns 0 if the file has no key at or above `lower` and below `upper`, and 1 if it may have one. For a scan that
- * includes its last key, append a zero byte to it. If `upper` is NULL or empty, the range has no upper end. Filters of
- * keys answer if the range has a single key, or lies within one of their prefixes. */
+ * includes its last key, append a zero byte to it. If `upper` is NULL or empty, the range has no upper end. A range whose
+ * `upper` is not above `lower` has no key. Filters of keys answer if `upper` is `lower` and a zero byte, or if the range
+ * lies within one of their prefixes. */
 int sstf_filter_may_contain_range(const sstf_filter *filter, const void *lower, size_t lower_length, const void *upper,
                                   size_t upper_length);
 
