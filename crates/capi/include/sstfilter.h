@@ -178,9 +178,9 @@ size_t sstf_filter_may_contain_hashes(const sstf_filter *filter, const uint64_t 
  * hold prefixes that are not longer than this one. */
 int sstf_filter_may_contain_prefix(const sstf_filter *filter, const void *prefix, size_t length);
 /* Returns 0 if the file has no key at or above `lower` and below `upper`, and 1 if it may have one. For a scan that
- * includes its last key, append a zero byte to it. If `upper` is NULL or empty, the range has no upper end. A range whose
- * `upper` is not above `lower` has no key. Filters of keys answer if `upper` is `lower` and a zero byte, or if the range
- * lies within one of their prefixes. */
+ * includes its last key, append a zero byte to it. If `upper` is NULL or empty, the range has no upper end. A range
+ * whose `upper` is not above `lower` has no key. Filters of keys answer if `upper` is `lower` and a zero byte, or if
+ * the range lies within one of their prefixes. */
 int sstf_filter_may_contain_range(const sstf_filter *filter, const void *lower, size_t lower_length, const void *upper,
                                   size_t upper_length);
 
