@@ -1,21 +1,21 @@
-// sstfilter_rocksdb.h: scans of RocksDB skip tables without a key in their range, in unmodified RocksDB.
+// sstfilter_rocksdb.h: iterators of unmodified RocksDB skip tables without a key in their range.
 //
 // A table is skipped as a whole, with its tombstones. That is sound only because a filter here has every entry of its
-// table, deletions and merge operands as well, because a table with range tombstones gets none, and because a scan
-// cannot leave the range that tables were probed for: Scan sets the bounds of the iterator together with the callback.
+// table, deletions and merge operands as well, because a table with range tombstones gets none, and because an iterator
+// cannot leave the range that tables were probed for: RangeOptions sets its bounds together with the callback.
 //
-//   sstf_options options = SSTF_OPTIONS_INIT;             // keys of 16 bytes: user, time; scans of up to 1,000 units
-//   options.kind = "hashed-range"; options.prefix_bytes = 8; options.integer_bytes = 8; options.longest_range = 1000;
+//   sstf_options kind = SSTF_OPTIONS_INIT;                // keys of 16 bytes: user, time; ranges of up to 1,000 units
+//   kind.kind = "hashed-range"; kind.prefix_bytes = 8; kind.integer_bytes = 8; kind.longest_range = 1000;
 //   std::shared_ptr<sstfilter::TableFilter> filter;
-//   rocksdb::Status s = sstfilter::TableFilter::Create(options, "user-times", &filter);
+//   rocksdb::Status s = sstfilter::TableFilter::Create(kind, "user-times", &filter);
 //   if (s.ok()) s = filter->AddTo(&column_family_options);                                  // before the DB is opened
+//   if (!s.ok()) return s;
 //
-//   std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(filter->Scan(lower, upper), column_family));
+//   std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(filter->RangeOptions(lower, upper), column_family));
 //   for (it->Seek(lower); it->Valid(); it->Next()) ...                                      // or SeekForPrev and Prev
 //
-// Pass these options to NewIterator or NewIterators, with their bounds as they are; not to NewMultiScan, which sets
-// bounds of its own. Tables written before or with other options are searched, as are those with a damaged filter. Get
-// does not call the callback.
+// Change neither the bounds nor the callback of these options, which owns the bounds: set yours in `base`. Use them for
+// one range, with NewIterator or NewIterators, not with NewMultiScan, which sets bounds of its own.
 #ifndef SSTFILTER_ROCKSDB_H
 #define SSTFILTER_ROCKSDB_H
 
@@ -35,36 +35,34 @@
 #include "sstfilter.h"
 
 namespace sstfilter {
-
 // The filters of one kind in the tables of a column family, or of several: of ranges, or of keys with prefixes. Any
 // number of threads can use one. Filters of different kinds stand beside each other in a table, under their names.
 class TableFilter : public std::enable_shared_from_this<TableFilter> {
  public:
   struct Stats {
-    uint64_t probed = 0;    // tables that scans came to, with a filter that could be used
-    uint64_t skipped = 0;   // those of them that had no key in the range
-    uint64_t unusable = 0;  // tables whose filter is damaged, or of another configuration
+    uint64_t without_filter = 0;  // tables from before, or with range tombstones
+    uint64_t unusable = 0;        // tables whose filter is damaged, or of another seed, prefix or kind
+    uint64_t probed = 0;          // tables with a filter that could be used
+    uint64_t skipped = 0;         // those of them that had no key in the range
+    uint64_t opened = 0;          // filters copied and verified: if it keeps growing, cache_bytes is too small
   };
 
-  // Creates filters with these options. Tables keep them under `name`: choose another name for other options. Filters
-  // in use stay in memory, up to `cache_bytes`, beside the copy that RocksDB has among the properties of open tables.
+  // Creates filters with these options. Tables keep them under `name`. Filters in use stay in memory, up to
+  // `cache_bytes`, beside the copies in RocksDB: with less, each iterator copies and verifies them again.
   static rocksdb::Status Create(const sstf_options& options, const std::string& name,
                                 std::shared_ptr<TableFilter>* filter, size_t cache_bytes = size_t{256} << 20) {
-    sstf_policy* policy = nullptr;
-    sstf_error error = {};
+    sstf_policy* policy;
+    sstf_error error;
     if (sstf_abi_version() < SSTF_ABI_VERSION) return rocksdb::Status::NotSupported("libsstfilter is too old");
     if (options.hash_tag != 0) return rocksdb::Status::InvalidArgument("hash_tag: the library hashes RocksDB's keys");
     // A '#' or a newline would keep RocksDB from writing OPTIONS files, and it would not report that.
-    const char* const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     const bool is_name = !name.empty() && name.find_first_not_of(letters) == std::string::npos;
     if (!is_name) return rocksdb::Status::InvalidArgument("name: expected letters, digits, '-' and '_', got", name);
-    if (sstf_policy_create(&options, &policy, &error) != SSTF_OK) {
-      return rocksdb::Status::InvalidArgument(error.message);
-    }
+    if (sstf_policy_create(&options, &policy, &error)) return rocksdb::Status::InvalidArgument(error.message);
     filter->reset(new TableFilter(policy, "sstfilter." + name, cache_bytes));
     return rocksdb::Status::OK();
   }
-
   ~TableFilter() { sstf_policy_destroy(policy_); }
 
   // Has tables carry filters. Refuses comparators other than the bytewise ones, without timestamps or with 64-bit ones.
@@ -72,30 +70,30 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     const char* name = options->comparator->Name();
     const int bytes = TimestampBytes(name);
     if (bytes < 0) return rocksdb::Status::InvalidArgument("expected a bytewise comparator, got", name);
-    for (const auto& other : options->table_properties_collector_factories) {
+    auto& factories = options->table_properties_collector_factories;
+    for (const auto& other : factories) {
       if (other->Name() == property_) return rocksdb::Status::InvalidArgument("two filters have the name", property_);
     }
-    auto factory = std::make_shared<Factory>(shared_from_this(), static_cast<size_t>(bytes));
-    options->table_properties_collector_factories.push_back(std::move(factory));
+    factories.push_back(std::make_shared<Factory>(shared_from_this(), static_cast<size_t>(bytes)));
     return rocksdb::Status::OK();
   }
 
-  // Returns options for an iterator over the keys from `lower` to before `upper`, without their timestamps. The bounds
-  // are copied. Those of `base` stay in force, as does its callback: filters can be combined.
-  rocksdb::ReadOptions Scan(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
-                            const rocksdb::ReadOptions& base = {}) {
-    return Scan(lower.ToString(), upper.ToString(), true, base);
+  // Returns options for an iterator over the keys from `lower` to before `upper`, or to the end if that is empty, both
+  // without timestamps. They are copied. The bounds and the callback of `base` stay in force: filters can be combined.
+  rocksdb::ReadOptions RangeOptions(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
+                                    const rocksdb::ReadOptions& base = {}) {
+    return Options(lower.ToString(), upper.ToString(), base);
   }
 
   // Returns options for an iterator over the keys that begin with `prefix`.
-  rocksdb::ReadOptions ScanPrefix(const rocksdb::Slice& prefix, const rocksdb::ReadOptions& base = {}) {
+  rocksdb::ReadOptions PrefixOptions(const rocksdb::Slice& prefix, const rocksdb::ReadOptions& base = {}) {
     std::string upper = prefix.ToString();
     while (!upper.empty() && upper.back() == '\xff') upper.pop_back();
     if (!upper.empty()) upper.back() = static_cast<char>(upper.back() + 1);
-    return Scan(prefix.ToString(), upper, !upper.empty(), base);  // without an upper bound, no other keys are above
+    return Options(prefix.ToString(), std::move(upper), base);
   }
 
-  Stats stats() const { return {probed_.load(), skipped_.load(), unusable_.load()}; }
+  Stats stats() const { return {without_filter_, unusable_, probed_, skipped_, opened_}; }
 
  private:
   struct Bounds {
@@ -163,12 +161,12 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
   TableFilter(sstf_policy* policy, std::string name, size_t bytes)
       : policy_(policy), property_(std::move(name)), cache_bytes_(bytes) {}
 
-  rocksdb::ReadOptions Scan(std::string from, std::string to, bool has_upper, const rocksdb::ReadOptions& base) {
+  rocksdb::ReadOptions Options(std::string from, std::string to, const rocksdb::ReadOptions& base) {
     // A callback of `base` probes tables for the bounds of `base` only.
     const rocksdb::Slice *lower = base.iterate_lower_bound, *upper = base.iterate_upper_bound;
     if (lower != nullptr && lower->compare(from) > 0) from = lower->ToString();
-    if (upper != nullptr && (!has_upper || upper->compare(to) < 0)) to = upper->ToString();
-    has_upper = has_upper || upper != nullptr;
+    const bool has_upper = upper != nullptr || !to.empty();
+    if (upper != nullptr && (to.empty() || upper->compare(to) < 0)) to = upper->ToString();
     std::shared_ptr<const Bounds> bounds(new Bounds{std::move(from), std::move(to), has_upper});
     rocksdb::ReadOptions options = base;
     options.iterate_lower_bound = &bounds->lower;
@@ -188,7 +186,10 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
 
   bool MayContain(const rocksdb::TableProperties& table, const Bounds& bounds) {
     const auto property = table.user_collected_properties.find(property_);
-    if (property == table.user_collected_properties.end() || table.num_range_deletions > 0) return true;
+    if (property == table.user_collected_properties.end() || table.num_range_deletions > 0) {
+      without_filter_++;
+      return true;
+    }
     const std::string& value = property->second;
     const int timestamp_bytes = TimestampBytes(table.comparator_name);
     bool is_known = timestamp_bytes >= 0 && value.size() > kHeaderBytes && value[0] == timestamp_bytes;
@@ -220,6 +221,7 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     const size_t bytes = value.size() - kHeaderBytes;
     sstf_filter_open(policy_, value.data() + kHeaderBytes, bytes, id, SSTF_COPY, &opened, nullptr);
     OpenFilter filter(opened, sstf_filter_close);
+    opened_++;
     lock.lock();
     if (by_end_.count(end) == 0) {
       cached_.push_front({end, filter, value.size()});
@@ -241,7 +243,7 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
   std::list<Cached> cached_;  // the one used last first
   std::unordered_map<std::string, std::list<Cached>::iterator> by_end_;
   size_t used_bytes_ = 0;
-  std::atomic<uint64_t> probed_{0}, skipped_{0}, unusable_{0};
+  std::atomic<uint64_t> without_filter_{0}, unusable_{0}, probed_{0}, skipped_{0}, opened_{0};
 };
 
 }  // namespace sstfilter

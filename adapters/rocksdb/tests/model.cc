@@ -399,9 +399,9 @@ class Test {
     if (how < 10) range.upper = range.lower.substr(0, 5) + std::string(4, '\xff');
     if (how >= 80) range.upper = range.lower + '\0';  // a single key
     if (how == 10) range.upper = RandomKey(random);  // often below the lower bound
-    if (how == 11) range.has_upper = false;
-    if (how == 12) range.upper.clear();
+    if (how == 11 || how == 12) range.upper.clear();
     if (how == 13) range.lower.clear();
+    range.has_upper = !range.upper.empty();
     return range;
   }
 
@@ -527,9 +527,8 @@ class Test {
   ReadOptions Scan(size_t i, const Bounds& range, bool is_prefix, const ReadOptions& base) {
     ReadOptions options = base;
     for (const FilterPtr& filter : filters_[i]) {
-      options = is_prefix ? filter->ScanPrefix(range.lower, options)
-                : range.has_upper ? filter->Scan(range.lower, range.upper, options)
-                                  : filter->ScanPrefix("", options);
+      options = is_prefix ? filter->PrefixOptions(range.lower, options)
+                          : filter->RangeOptions(range.lower, range.upper, options);
     }
     return options;
   }
@@ -539,7 +538,6 @@ class Test {
     const size_t i = random.Below(kFamilyCount);
     if (ROCKSDB_MAJOR < 8 && db != db_ && kFamilies[i].has_blobs) return;  // RocksDB 7.8 crashes without filters, too
     Bounds range = SomeRange(random, model[i]);
-    if (!range.has_upper) range.lower.clear();
     const bool is_prefix = random.Percent(10);
     if (is_prefix) {
       range.lower = range.lower.substr(0, random.Below(8));
@@ -580,7 +578,7 @@ class Test {
     if (random.Percent(2) && !is_prefix && seeks == Seeks::kAny) {
       const Bounds other = SomeRange(random, model[i]);
       if (other.has_upper) {
-        outer = filters_[i][0]->Scan(other.lower, other.upper, base);
+        outer = filters_[i][0]->RangeOptions(other.lower, other.upper, base);
         all = Intersection(range, other);
       }
     }
@@ -613,7 +611,6 @@ class Test {
     Held held{db_->GetSnapshot(), time_, model_, {}};
     for (size_t i = 0; i < kFamilyCount; i++) {
       typename Held::Open open{i, SomeRange(random_, model_[i]), 0, nullptr, nullptr, nullptr};
-      if (!open.range.has_upper) open.range.lower.clear();
       ReadOptions base;
       base.total_order_seek = true;
       if (kFamilies[i].has_timestamps) {
@@ -761,7 +758,7 @@ static void IteratorsKeepTheirFilter(const std::string& directory) {
   }
   db.reset();
   db = open(false);
-  IteratorPtr it(db->NewIterator(filter->Scan(std::string("c"), std::string("f"))));
+  IteratorPtr it(db->NewIterator(filter->RangeOptions(std::string("c"), std::string("f"))));
   const std::weak_ptr<TableFilter> weak = filter;
   filter.reset();
   Expect(!weak.expired(), "keep the filter");

@@ -113,7 +113,7 @@ static Result Run(rocksdb::DB* db, const std::vector<Scan>& scans, const Map& ro
     {
       const rocksdb::Slice upper(scan.upper);
       ReadOptions options = base;
-      if (filter != nullptr) options = filter->Scan(scan.lower, scan.upper, base);
+      if (filter != nullptr) options = filter->RangeOptions(scan.lower, scan.upper, base);
       if (filter == nullptr) options.iterate_upper_bound = &upper;
       const std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(options));
       for (it->Seek(scan.lower); it->Valid(); it->Next()) {
