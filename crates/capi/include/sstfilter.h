@@ -50,7 +50,7 @@ typedef struct sstf_set sstf_set;         /* the filters of many open files */
 typedef enum sstf_status {
   SSTF_OK = 0,
   SSTF_INVALID_ARGUMENT = 1, /* an option out of range, or a NULL pointer */
-  SSTF_NO_FILTER = 2,        /* no filter could be built: write none, and always search the file */
+  SSTF_NO_FILTER = 2,        /* no filter could be built or copied: write none, and always search the file */
   SSTF_NOT_A_BLOCK = 3,      /* the bytes do not end with a block of this kind, or are too short */
   SSTF_DAMAGED = 4,          /* a checksum, a length or a field is wrong */
   SSTF_UNKNOWN = 5,          /* a newer version, kind or hash */
@@ -89,7 +89,7 @@ typedef struct sstf_options {
   uint32_t reserved;
 } sstf_options;
 
-#define SSTF_OPTIONS_INIT {sizeof(sstf_options), 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define SSTF_OPTIONS_INIT {sizeof(sstf_options), NULL, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* What a block says of itself. */
 typedef struct sstf_info {
@@ -172,7 +172,7 @@ int sstf_filter_may_contain(const sstf_filter *filter, const void *key, size_t l
  * keys answer. */
 int sstf_filter_may_contain_hash(const sstf_filter *filter, uint64_t hash);
 /* Sets bit i % 64 of bits[i / 64] if the file may have key i, and clears the other bits of these words: one for each 64
- * hashes. Returns how many are set. */
+ * hashes, in memory apart from theirs. Returns how many are set. */
 size_t sstf_filter_may_contain_hashes(const sstf_filter *filter, const uint64_t *hashes, size_t count, uint64_t *bits);
 /* Returns 0 if the file has no key that begins with `prefix`, and 1 if it may have one. Filters of keys answer if they
  * hold prefixes that are not longer than this one. */
