@@ -145,8 +145,8 @@ void sstf_builder_add_key(sstf_builder *builder, const void *key, size_t length)
 void sstf_builder_add_hashes(sstf_builder *builder, const uint64_t *hashes, size_t count);
 /* Returns how many bytes the block would have now, exactly or within 2 %; 0 if there will be none. */
 uint64_t sstf_builder_estimated_bytes(const sstf_builder *builder);
-/* Builds the block, which lives until the builder is destroyed. SSTF_NO_FILTER if there is none. Calls after the first
- * return the same; a key that is added between them leaves no filter. A file without keys has a block, too. */
+/* Builds the block, which lives until the builder is destroyed. SSTF_NO_FILTER if there is none. Later calls return the
+ * same block, unless a key was added in between: then there is no filter. A file without keys has a block, too. */
 sstf_status sstf_builder_finish(sstf_builder *builder, const void **block, size_t *bytes, sstf_error *error);
 /* Destroys a builder, and the block that it built. */
 void sstf_builder_destroy(sstf_builder *builder);
@@ -168,11 +168,11 @@ sstf_status sstf_filter_open(const sstf_policy *policy, const void *block, size_
 void sstf_filter_close(sstf_filter *filter);
 /* Returns 0 if the file does not have the key, and 1 if it may have it. */
 int sstf_filter_may_contain(const sstf_filter *filter, const void *key, size_t length);
-/* The same for a hash: of sstf_policy_hash, or the engine's own if the policy has a hash_tag. Only filters of whole
- * keys answer. */
+/* Like sstf_filter_may_contain, for a hash: of sstf_policy_hash, or the engine's own if the policy has a hash_tag. Only
+ * filters of whole keys answer. */
 int sstf_filter_may_contain_hash(const sstf_filter *filter, uint64_t hash);
 /* Sets bit i % 64 of bits[i / 64] if the file may have key i, and clears the other bits of these words: one for each 64
- * hashes, in memory apart from theirs. Returns how many are set. */
+ * hashes. The arrays must not overlap. Returns how many are set. */
 size_t sstf_filter_may_contain_hashes(const sstf_filter *filter, const uint64_t *hashes, size_t count, uint64_t *bits);
 /* Returns 0 if the file has no key that begins with `prefix`, and 1 if it may have one. Filters of keys answer if they
  * hold prefixes that are not longer than this one. */

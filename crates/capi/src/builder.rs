@@ -5,7 +5,7 @@ use sstfilter::{BlockBuilder, BuildPurpose, BuiltFilter, KeyHash};
 use sstfilter_range::RangeBuilder;
 
 use crate::call::{ErrorText, Failure, Out, Status, create, file_id, guarded, run, slice};
-use crate::policy::{Policy, has_none};
+use crate::policy::{Policy, has_missing};
 
 /// `sstf_builder`.
 pub(crate) struct Builder {
@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn sstf_builder_add_hashes(
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
     builder.add(|state| {
         let State::Keys(builder) = state else { return None };
-        builder.add_hashes(hashes.filter(|hashes| !has_none(hashes))?);
+        builder.add_hashes(hashes.filter(|hashes| !has_missing(hashes))?);
         Some(())
     });
 }

@@ -7,7 +7,7 @@ use sstfilter::{FileId, FilterBlock, KeyHash, KeyHasher, KeyRange};
 use sstfilter_range::RangeFilter;
 
 use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, file_id, guarded, slice, slice_mut};
-use crate::policy::{NO_HASH, Policy, has_none};
+use crate::policy::{NO_HASH, Policy, has_missing};
 
 /// `sstf_filter`.
 #[expect(clippy::large_enum_variant, reason = "there is one per file, and another box would cost each probe a load")]
@@ -154,7 +154,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_hashes(
     // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
     match filter.zip(hashes) {
-        Some((Filter::Keys(filter), hashes)) if !has_none(hashes) => {
+        Some((Filter::Keys(filter), hashes)) if !has_missing(hashes) => {
             answer(bits, count, |bits| filter.block.may_contain_words(hashes, bits))
         }
         _ => set_all(bits, count),
@@ -202,7 +202,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_range(
 ) -> c_int {
     // SAFETY: the caller passes keys of these lengths.
     let Some((filter, lower)) = filter.zip(unsafe { slice(lower, lower_length) }) else { return 1 };
-    // No key is below the empty one, so that it cannot be meant. SAFETY: as above.
+    // An empty upper end cannot be meant, because no key is below it. SAFETY: as above.
     let upper = if upper_length == 0 || upper.is_null() { None } else { unsafe { slice(upper, upper_length) } };
     guarded(1, || c_int::from(filter.may_contain_range(lower, upper)))
 }

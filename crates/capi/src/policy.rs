@@ -100,10 +100,11 @@ impl Policy {
     }
 }
 
-/// What `sstf_policy_hash` returns if it cannot hash. The filter says nothing of it.
+/// What `sstf_policy_hash` returns if it cannot hash: it may always be present.
 pub(crate) const NO_HASH: u64 = 0;
 
-pub(crate) fn has_none(hashes: &[KeyHash]) -> bool {
+/// Whether one of the keys could not be hashed.
+pub(crate) fn has_missing(hashes: &[KeyHash]) -> bool {
     hashes.iter().any(|hash| hash.get() == NO_HASH)
 }
 
