@@ -1,4 +1,4 @@
-/* Looks for a key in files of writer.c. Searches those alone whose filters do not exclude it. */
+/* Looks for a key in files of writer.c. Searches only the files whose filters do not exclude it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

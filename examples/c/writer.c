@@ -11,8 +11,9 @@ int main(int count, char **arguments) {
   uint64_t file_id = sstf_file_id_random();
   sstf_builder_create(policy, file_id, SSTF_COMPACTION, 0, &builder, NULL);
   for (char line[4096]; fgets(line, sizeof line, stdin);) {
-    fputs(line, out);
-    sstf_builder_add_key(builder, line, strcspn(line, "\n"));
+    line[strcspn(line, "\n")] = 0;
+    fprintf(out, "%s\n", line); /* also after a last line that has no line break */
+    sstf_builder_add_key(builder, line, strlen(line));
   }
   const void *block;
   size_t bytes; /* 0 without a filter: readers then search the file for each key */
@@ -22,5 +23,6 @@ int main(int count, char **arguments) {
   fwrite(footer, sizeof footer, 1, out);
   sstf_builder_destroy(builder);
   sstf_policy_destroy(policy);
-  return fclose(out) != 0;
+  int failed = ferror(out);
+  return fclose(out) || failed;
 }

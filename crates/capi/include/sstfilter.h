@@ -50,7 +50,7 @@ typedef struct sstf_set sstf_set;         /* the filters of many open files */
 typedef enum sstf_status {
   SSTF_OK = 0,
   SSTF_INVALID_ARGUMENT = 1, /* an option out of range, or a NULL pointer */
-  SSTF_NO_FILTER = 2,        /* no filter could be built: write none, and always search the file */
+  SSTF_NO_FILTER = 2,        /* no filter could be built or copied: write none, and always search the file */
   SSTF_NOT_A_BLOCK = 3,      /* the bytes do not end with a block of this kind, or are too short */
   SSTF_DAMAGED = 4,          /* a checksum, a length or a field is wrong */
   SSTF_UNKNOWN = 5,          /* a newer version, kind or hash */
@@ -89,7 +89,7 @@ typedef struct sstf_options {
   uint32_t reserved;
 } sstf_options;
 
-#define SSTF_OPTIONS_INIT {sizeof(sstf_options), 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define SSTF_OPTIONS_INIT {sizeof(sstf_options), NULL, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* What a block says of itself. */
 typedef struct sstf_info {
@@ -145,8 +145,8 @@ void sstf_builder_add_key(sstf_builder *builder, const void *key, size_t length)
 void sstf_builder_add_hashes(sstf_builder *builder, const uint64_t *hashes, size_t count);
 /* Returns how many bytes the block would have now, exactly or within 2 %; 0 if there will be none. */
 uint64_t sstf_builder_estimated_bytes(const sstf_builder *builder);
-/* Builds the block, which lives until the builder is destroyed. SSTF_NO_FILTER if there is none. Calls after the first
- * return the same; a key that is added between them leaves no filter. A file without keys has a block, too. */
+/* Builds the block, which lives until the builder is destroyed. SSTF_NO_FILTER if there is none. Later calls return the
+ * same block, unless a key was added in between: then there is no filter. A file without keys has a block, too. */
 sstf_status sstf_builder_finish(sstf_builder *builder, const void **block, size_t *bytes, sstf_error *error);
 /* Destroys a builder, and the block that it built. */
 void sstf_builder_destroy(sstf_builder *builder);
@@ -168,11 +168,11 @@ sstf_status sstf_filter_open(const sstf_policy *policy, const void *block, size_
 void sstf_filter_close(sstf_filter *filter);
 /* Returns 0 if the file does not have the key, and 1 if it may have it. */
 int sstf_filter_may_contain(const sstf_filter *filter, const void *key, size_t length);
-/* The same for a hash: of sstf_policy_hash, or the engine's own if the policy has a hash_tag. Only filters of whole
- * keys answer. */
+/* Like sstf_filter_may_contain, for a hash: of sstf_policy_hash, or the engine's own if the policy has a hash_tag. Only
+ * filters of whole keys answer. */
 int sstf_filter_may_contain_hash(const sstf_filter *filter, uint64_t hash);
 /* Sets bit i % 64 of bits[i / 64] if the file may have key i, and clears the other bits of these words: one for each 64
- * hashes. Returns how many are set. */
+ * hashes. The arrays must not overlap. Returns how many are set. */
 size_t sstf_filter_may_contain_hashes(const sstf_filter *filter, const uint64_t *hashes, size_t count, uint64_t *bits);
 /* Returns 0 if the file has no key that begins with `prefix`, and 1 if it may have one. Filters of keys answer if they
  * hold prefixes that are not longer than this one. */

@@ -2,10 +2,10 @@
 
 use core::ffi::{c_char, c_int};
 
-use sstfilter::{FileId, FilterBlock, Probe};
+use sstfilter::{FileId, FilterBlock, KindId, Probe};
 use sstfilter_range::{RangeInfo, RangeMap};
 
-use crate::call::{ErrorText, Failure, Status, UNBOUND, guarded, put_sized, run, slice, text};
+use crate::call::{ErrorText, Failure, Out, Status, UNBOUND, guarded, put_sized, run, slice, text};
 use crate::policy::{HASHED_RANGES, ORDERED_RANGES, Policy};
 
 /// `SSTF_ABI_VERSION`.
@@ -25,26 +25,16 @@ pub(crate) struct Info {
 
 impl Info {
     fn of(block: &[u8]) -> Result<Self, Failure> {
-        let struct_size = size_of::<Self>();
-        let file_id = |file: Option<FileId>| file.map_or(UNBOUND, FileId::fingerprint);
-        if let Ok(info) = RangeInfo::of_block(block) {
-            let (keys, block_bytes, expected_fpr) = (info.keys, info.block_bytes, info.expected_fpr(1));
+        let (names, keys, block_bytes, expected_fpr, file) = if let Ok(info) = RangeInfo::of_block(block) {
             let is_hashed = matches!(info.map, RangeMap::Hashed { .. });
-            let [kind, requested] = [text(if is_hashed { HASHED_RANGES } else { ORDERED_RANGES }); 2];
-            return Ok(Self {
-                struct_size,
-                keys,
-                block_bytes,
-                expected_fpr,
-                file_id: file_id(info.file),
-                kind,
-                requested,
-            });
-        }
-        let info = FilterBlock::open_unverified(block)?.info();
-        let (keys, block_bytes, expected_fpr) = (info.keys, info.block_bytes, info.expected_fpr);
-        let [kind, requested] = [info.kind, info.requested].map(|kind| text(kind.name()));
-        Ok(Self { struct_size, keys, block_bytes, expected_fpr, file_id: file_id(info.file), kind, requested })
+            let name = if is_hashed { HASHED_RANGES } else { ORDERED_RANGES };
+            ([name; 2], info.keys, info.block_bytes, info.expected_fpr(1), info.file)
+        } else {
+            let info = FilterBlock::open_unverified(block)?.info();
+            ([info.kind, info.requested].map(KindId::name), info.keys, info.block_bytes, info.expected_fpr, info.file)
+        };
+        let ([kind, requested], file_id) = (names.map(text), file.map_or(UNBOUND, FileId::fingerprint));
+        Ok(Self { struct_size: size_of::<Self>(), keys, block_bytes, expected_fpr, file_id, kind, requested })
     }
 }
 
@@ -70,7 +60,7 @@ pub(crate) unsafe extern "C" fn sstf_block_info(
     block: *const u8,
     bytes: usize,
     info: *mut Info,
-    error: Option<&mut core::mem::MaybeUninit<ErrorText>>,
+    error: Out<'_, ErrorText>,
 ) -> Status {
     run(error, || {
         // SAFETY: the caller passes this many bytes.

@@ -1,25 +1,26 @@
 //! `sstf_builder`: builds the filter of one file.
 
 use bytes::Bytes;
-use sstfilter::{BlockBuilder, BuildPurpose, KeyHash};
+use sstfilter::{BlockBuilder, BuildPurpose, BuiltFilter, KeyHash};
 use sstfilter_range::RangeBuilder;
 
 use crate::call::{ErrorText, Failure, Out, Status, create, file_id, guarded, run, slice};
-use crate::policy::{NO_HASH, Policy};
+use crate::policy::{Policy, has_missing};
 
 /// `sstf_builder`.
 pub(crate) struct Builder {
     state: State,
     /// Whether the caller hashes keys.
     has_own_hash: bool,
+    /// Whether a key could not be added. A filter would lose it, so there is none.
+    lacks_key: bool,
 }
 
 enum State {
     Keys(Box<dyn BlockBuilder>),
     Ranges(RangeBuilder),
-    Finished(Bytes),
-    /// There is no filter, for this reason.
-    None(String),
+    /// The block, or the reason why there is none. Callers use the block until the builder is destroyed.
+    Finished(Result<Bytes, String>),
 }
 
 impl Builder {
@@ -31,43 +32,39 @@ impl Builder {
             _ => return Err(Failure::argument(format!("purpose: expected 0 to 2, got {purpose}"))),
         };
         let context = policy.build_context(file_id(file)?, purpose, expected_keys);
+        let refused = || State::Finished(Err("the policy".into()));
         let state = match &policy.ranges {
             Some(ranges) => State::Ranges(ranges.builder(&context)),
-            None => policy.filters.policy().builder(&context).map_or_else(|| State::refused("the policy"), State::Keys),
+            None => policy.filters.policy().builder(&context).map_or_else(refused, State::Keys),
         };
-        Ok(Self { state, has_own_hash: policy.has_own_hash })
+        Ok(Self { state, has_own_hash: policy.has_own_hash, lacks_key: false })
     }
 
-    /// Adds keys. A filter without one of them would lose it, so whatever goes wrong leaves no filter.
-    fn add(&mut self, keys: Option<impl FnOnce(&mut State) -> bool>) {
-        let is_added = keys.is_some_and(|add| guarded(false, || add(&mut self.state)));
-        if !is_added && !matches!(self.state, State::None(_)) {
-            self.state = State::refused("a key that could not be added");
-        }
+    /// Adds keys; `add` returns `None` if it cannot.
+    fn add(&mut self, add: impl FnOnce(&mut State) -> Option<()>) {
+        self.lacks_key |= guarded(None, || add(&mut self.state)).is_none();
     }
 
-    fn finish(&mut self) -> Result<&Bytes, Failure> {
-        self.state = match core::mem::replace(&mut self.state, State::refused("a panic")) {
-            State::Keys(builder) => State::built(builder.finish()),
-            State::Ranges(builder) => State::built(builder.finish()),
-            state => state,
+    fn finish(&mut self) -> Result<Bytes, Failure> {
+        let no_filter = |reason: String| Failure {
+            status: Status::NoFilter,
+            message: format!("no filter because of {reason}: always search the file").into(),
         };
-        match &self.state {
-            State::Finished(block) => Ok(block),
-            State::None(reason) => Err(Failure { status: Status::NoFilter, message: reason.clone().into() }),
-            State::Keys(_) | State::Ranges(_) => Err(Failure::argument("unfinished")),
+        if self.lacks_key {
+            return Err(no_filter("a key that could not be added".into()));
         }
+        let built = match core::mem::replace(&mut self.state, State::Finished(Err("a panic".into()))) {
+            State::Keys(builder) => block_of(builder.finish()),
+            State::Ranges(builder) => block_of(builder.finish()),
+            State::Finished(built) => built,
+        };
+        self.state = State::Finished(built.clone());
+        built.map_err(no_filter)
     }
 }
 
-impl State {
-    fn refused(by: &str) -> Self {
-        Self::None(format!("no filter because of {by}: always search the file"))
-    }
-
-    fn built(built: sstfilter::BuiltFilter) -> Self {
-        built.block.map_or_else(|| Self::refused(&built.report.reason.to_string()), Self::Finished)
-    }
+fn block_of(built: BuiltFilter) -> Result<Bytes, String> {
+    built.block.ok_or_else(|| built.report.reason.to_string())
 }
 
 #[unsafe(no_mangle)]
@@ -90,19 +87,14 @@ pub(crate) unsafe extern "C" fn sstf_builder_add_key(builder: Option<&mut Builde
     let Some(builder) = builder else { return };
     // SAFETY: the caller passes a key of this length.
     let key = unsafe { slice(key, length) }.filter(|_| !builder.has_own_hash);
-    builder.add(key.map(|key| {
-        move |state: &mut State| match state {
-            State::Keys(builder) => {
-                builder.add_key(key);
-                true
-            }
-            State::Ranges(builder) => {
-                builder.add_key(key);
-                true
-            }
-            State::Finished(_) | State::None(_) => false,
+    builder.add(|state| {
+        match state {
+            State::Keys(builder) => builder.add_key(key?),
+            State::Ranges(builder) => builder.add_key(key?),
+            State::Finished(_) => return None,
         }
-    }));
+        Some(())
+    });
 }
 
 #[unsafe(no_mangle)]
@@ -114,22 +106,20 @@ pub(crate) unsafe extern "C" fn sstf_builder_add_hashes(
     let Some(builder) = builder else { return };
     // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
-    builder.add(hashes.filter(|hashes| !hashes.iter().any(|hash| hash.get() == NO_HASH)).map(|hashes| {
-        move |state: &mut State| {
-            let State::Keys(builder) = state else { return false };
-            builder.add_hashes(hashes);
-            true
-        }
-    }));
+    builder.add(|state| {
+        let State::Keys(builder) = state else { return None };
+        builder.add_hashes(hashes.filter(|hashes| !has_missing(hashes))?);
+        Some(())
+    });
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sstf_builder_estimated_bytes(builder: Option<&Builder>) -> u64 {
-    guarded(0, || match builder.map(|builder| &builder.state) {
-        Some(State::Keys(builder)) => builder.estimated_bytes(),
-        Some(State::Ranges(builder)) => builder.estimated_bytes(),
-        Some(State::Finished(block)) => block.len() as u64,
-        Some(State::None(_)) | None => 0,
+    let Some(builder) = builder.filter(|builder| !builder.lacks_key) else { return 0 };
+    guarded(0, || match &builder.state {
+        State::Keys(builder) => builder.estimated_bytes(),
+        State::Ranges(builder) => builder.estimated_bytes(),
+        State::Finished(built) => built.as_ref().map_or(0, Bytes::len) as u64,
     })
 }
 

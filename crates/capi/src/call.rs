@@ -1,6 +1,6 @@
 //! What calls have in common: panics, errors, and memory that the caller passes.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,30 +69,28 @@ impl From<ConfigError> for Failure {
 
 impl From<BlockError> for Failure {
     fn from(error: BlockError) -> Self {
-        let own = |what| Cow::from(what);
-        let (status, message) = match &error {
-            BlockError::RangeFilter => (
-                Status::NotABlock,
-                own("expected a filter of keys, got one of ranges: open it with a policy of its kind of ranges"),
-            ),
-            BlockError::Kind { .. } => (
-                Status::NotABlock,
-                own("expected a filter of ranges, got one of keys: open it with a policy of its kind of keys"),
-            ),
+        let own = |status, message: &'static str| Self { status, message: message.into() };
+        let status = match error {
+            BlockError::RangeFilter => {
+                return own(Status::NotABlock, "expected a filter of keys, got one of ranges: use a policy of ranges");
+            }
+            BlockError::Kind { .. } => {
+                return own(Status::NotABlock, "expected a filter of ranges, got one of keys: use a policy of keys");
+            }
             BlockError::HashMismatch { .. } => {
-                (Status::OtherHash, own("built with another hash: compare seed, seed_is_secret and hash_tag"))
+                return own(Status::OtherHash, "built with another hash: compare seed, seed_is_secret and hash_tag");
             }
             BlockError::ExtractorMismatch { .. } | BlockError::PartNotHeld => {
-                (Status::OtherHash, own("built with other prefixes: compare prefix_bytes and only_prefixes"))
+                return own(Status::OtherHash, "built with other prefixes: compare prefix_bytes and only_prefixes");
             }
-            BlockError::TooShort { .. } | BlockError::Magic { .. } => (Status::NotABlock, error.to_string().into()),
+            BlockError::TooShort { .. } | BlockError::Magic { .. } => Status::NotABlock,
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
-                (Status::Unknown, error.to_string().into())
+                Status::Unknown
             }
-            BlockError::FileMismatch { .. } | BlockError::Partition => (Status::OtherFile, error.to_string().into()),
-            _ => (Status::Damaged, error.to_string().into()),
+            BlockError::FileMismatch { .. } | BlockError::Partition => Status::OtherFile,
+            _ => Status::Damaged,
         };
-        Self { status, message }
+        Self { status, message: error.to_string().into() }
     }
 }
 
@@ -164,40 +162,22 @@ pub(crate) unsafe fn slice_mut<'a, T>(data: *mut T, count: usize) -> Option<&'a 
     Some(if count == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(data, count) } })
 }
 
-/// Returns the string at `data`; `None` for NULL.
-///
-/// # Safety
-///
-/// `data` is NULL or a string of C.
-pub(crate) unsafe fn string<'a>(data: *const c_char) -> Result<Option<&'a str>, Failure> {
-    if data.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: not NULL, and the caller promises a string of C.
-    let string = unsafe { CStr::from_ptr(data) };
-    string.to_str().map(Some).map_err(|_| Failure::argument("a name is not UTF-8"))
-}
-
 /// Reads a structure that begins with its size: fields that the caller does not know yet are 0.
 ///
 /// # Safety
 ///
 /// `from` is NULL, or a structure of the size that it begins with. All bits are valid values of `T`.
 pub(crate) unsafe fn sized<T>(from: *const T) -> Result<T, Failure> {
-    let fault = |got| {
-        let (least, most) = (size_of::<usize>(), size_of::<T>());
-        Failure::argument(format!(
-            "struct_size: expected {least} to {most} bytes, got {got}: begin with SSTF_OPTIONS_INIT"
-        ))
-    };
     if from.is_null() {
         return Err(Failure::argument("the options are NULL"));
     }
     // SAFETY: not NULL, and the structure begins with its size.
     let size = unsafe { from.cast::<usize>().read_unaligned() };
+    let (min, max) = (size_of::<usize>(), size_of::<T>());
     // A larger structure may ask for something that this library does not know.
-    if !(size_of::<usize>()..=size_of::<T>()).contains(&size) {
-        return Err(fault(size));
+    if !(min..=max).contains(&size) {
+        let message = format!("struct_size: expected {min} to {max} bytes, got {size}: begin with SSTF_OPTIONS_INIT");
+        return Err(Failure::argument(message));
     }
     let mut value = MaybeUninit::<T>::zeroed();
     // SAFETY: the caller promises `size` bytes at `from`, and `value` has as many; all bits are valid.

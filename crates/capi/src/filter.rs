@@ -7,7 +7,7 @@ use sstfilter::{FileId, FilterBlock, KeyHash, KeyHasher, KeyRange};
 use sstfilter_range::RangeFilter;
 
 use crate::call::{BlockBytes, ErrorText, Failure, Out, Status, create, file_id, guarded, slice, slice_mut};
-use crate::policy::{NO_HASH, Policy};
+use crate::policy::{NO_HASH, Policy, has_missing};
 
 /// `sstf_filter`.
 #[expect(clippy::large_enum_variant, reason = "there is one per file, and another box would cost each probe a load")]
@@ -54,9 +54,8 @@ impl KeyFilter {
             return true;
         };
         let is_within = match (upper, KeyRange::prefix_upper_bound(prefix)) {
-            (_, Bound::Unbounded) => true,
-            (Some(upper), Bound::Excluded(end) | Bound::Included(end)) => upper <= end.as_slice(),
-            (None, _) => false,
+            (Some(upper), Bound::Excluded(end)) => upper <= end.as_slice(),
+            (_, end) => end == Bound::Unbounded,
         };
         !is_within || self.may_contain_prefix(prefix)
     }
@@ -66,11 +65,6 @@ impl KeyFilter {
 #[inline(never)]
 fn has_key(filter: &RangeFilter<BlockBytes>, key: &[u8]) -> bool {
     filter.may_contain_range(key..=key)
-}
-
-/// Returns the range from `lower` to before `upper`.
-fn range<'a>(lower: &'a [u8], upper: Option<&'a [u8]>) -> KeyRange<'a> {
-    KeyRange { lower: Bound::Included(lower), upper: upper.map_or(Bound::Unbounded, Bound::Excluded) }
 }
 
 impl Filter {
@@ -85,19 +79,20 @@ impl Filter {
     fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         match self {
             Self::Keys(filter) => filter.may_contain_prefix(prefix),
-            Self::Ranges(filter) => match KeyRange::prefix_upper_bound(prefix) {
-                Bound::Excluded(upper) | Bound::Included(upper) => {
-                    filter.may_contain_range(range(prefix, Some(&upper)))
-                }
-                Bound::Unbounded => filter.may_contain_range(range(prefix, None)),
-            },
+            Self::Ranges(filter) => {
+                let upper = KeyRange::prefix_upper_bound(prefix);
+                filter.may_contain_range((Bound::Included(prefix), upper.as_ref().map(Vec::as_slice)))
+            }
         }
     }
 
     fn may_contain_range(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         match self {
             Self::Keys(filter) => filter.may_contain_range(lower, upper),
-            Self::Ranges(filter) => filter.may_contain_range(range(lower, upper)),
+            Self::Ranges(filter) => {
+                let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+                filter.may_contain_range((Bound::Included(lower), upper))
+            }
         }
     }
 }
@@ -159,7 +154,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_hashes(
     // SAFETY: the caller passes this many hashes, and a `KeyHash` has the layout of a number.
     let hashes: Option<&[KeyHash]> = unsafe { slice(hashes.cast(), count) };
     match filter.zip(hashes) {
-        Some((Filter::Keys(filter), hashes)) if !hashes.iter().any(|hash| hash.get() == NO_HASH) => {
+        Some((Filter::Keys(filter), hashes)) if !has_missing(hashes) => {
             answer(bits, count, |bits| filter.block.may_contain_words(hashes, bits))
         }
         _ => set_all(bits, count),
@@ -207,7 +202,7 @@ pub(crate) unsafe extern "C" fn sstf_filter_may_contain_range(
 ) -> c_int {
     // SAFETY: the caller passes keys of these lengths.
     let Some((filter, lower)) = filter.zip(unsafe { slice(lower, lower_length) }) else { return 1 };
-    // No key is below the empty one, so that it cannot be meant. SAFETY: as above.
+    // An empty upper end cannot be meant, because no key is below it. SAFETY: as above.
     let upper = if upper_length == 0 || upper.is_null() { None } else { unsafe { slice(upper, upper_length) } };
     guarded(1, || c_int::from(filter.may_contain_range(lower, upper)))
 }

@@ -1,4 +1,4 @@
-//! The C interface of sstfilter. `include/sstfilter.h` documents it; this crate implements its functions, in its order.
+//! The C interface of sstfilter. `include/sstfilter.h` documents it; this crate implements its functions.
 //!
 //! Every function catches panics. Pointers that C may pass as NULL are `Option`s of references and boxes, which have
 //! the layout of pointers.

@@ -1,6 +1,6 @@
 //! `sstf_policy`: how keys are hashed, and which filters files get.
 
-use core::ffi::c_char;
+use core::ffi::{CStr, c_char};
 use std::sync::Arc;
 
 use sstfilter::kind::KindEntry;
@@ -10,7 +10,7 @@ use sstfilter::{
 };
 use sstfilter_range::{RangeContext, RangePolicy, RangeUnits};
 
-use crate::call::{ErrorText, Failure, Out, Status, create, guarded, sized, slice, string};
+use crate::call::{ErrorText, Failure, Out, Status, create, guarded, sized, slice};
 
 /// `sstf_options`.
 #[repr(C)]
@@ -100,8 +100,13 @@ impl Policy {
     }
 }
 
-/// What `sstf_policy_hash` returns if it cannot hash. The filter says nothing of it.
+/// What `sstf_policy_hash` returns if it cannot hash: it may always be present.
 pub(crate) const NO_HASH: u64 = 0;
+
+/// Whether one of the keys could not be hashed.
+pub(crate) fn has_missing(hashes: &[KeyHash]) -> bool {
+    hashes.iter().any(|hash| hash.get() == NO_HASH)
+}
 
 pub(crate) const HASHED_RANGES: &str = "hashed-range";
 pub(crate) const ORDERED_RANGES: &str = "ordered-range";
@@ -171,9 +176,9 @@ pub(crate) unsafe extern "C" fn sstf_policy_create(
     create(policy, error, || {
         // SAFETY: options begin with their size, and any bits are valid ones.
         let options: Options = unsafe { sized(options) }?;
-        // SAFETY: the kind is NULL or a string.
-        let kind = unsafe { string(options.kind) }?;
-        Policy::new(&options, kind.unwrap_or("auto"))
+        // SAFETY: if the kind is not NULL, it is a string.
+        let kind = if options.kind.is_null() { c"auto" } else { unsafe { CStr::from_ptr(options.kind) } };
+        Policy::new(&options, &kind.to_string_lossy())
     })
 }
 

@@ -99,12 +99,14 @@ static void damage(const char *kind) {
     if (!shift) memset(at, 0xee, bytes); /* it has a copy */
     has_all(policy, filter, 1, kind, shift);
     char buffer[KEY_BYTES];
-    size_t found = 0, in_batches = 0;
-    for (uint32_t i = 2 * (KEYS + 1000), end = i + 2 * KEYS; i < end; i += 2) {
-      uint64_t bits, hash = sstf_policy_hash(policy, key(i, buffer), KEY_BYTES);
+    size_t found = 0;
+    uint64_t hashes[KEYS], bits[(KEYS + 63) / 64];
+    for (uint32_t i = 0; i < KEYS; i++) {
+      hashes[i] = sstf_policy_hash(policy, key(2 * (KEYS + 1000 + i), buffer), KEY_BYTES);
       found += (size_t)sstf_filter_may_contain(filter, buffer, KEY_BYTES);
-      in_batches += sstf_filter_may_contain_hashes(filter, &hash, 1, &bits);
     }
+    memset(bits, 0x55, sizeof bits);
+    size_t in_batches = sstf_filter_may_contain_hashes(filter, hashes, KEYS, bits);
     check(found < KEYS / 5, "it excludes absent keys", kind, found);
     check(in_batches == (strstr(kind, "range") ? (size_t)KEYS : found), "batches differ", kind, in_batches);
     sstf_filter_close(filter);
@@ -330,6 +332,7 @@ static void misuse(void) {
   size_t bytes;
   sstf_builder *builder;
   sstf_filter *filter;
+  unsigned char copy[1024];
   CHECK(sstf_abi_version() >= SSTF_ABI_VERSION && !strcmp(sstf_status_name(SSTF_DAMAGED), "damaged"));
   CHECK(sstf_status_name(-1) && sstf_status_name(1000) && sstf_file_id_random() != sstf_file_id_random());
   sstf_policy_destroy(NULL);
@@ -364,7 +367,9 @@ static void misuse(void) {
     if (i == 0) sstf_builder_add_key(builder, NULL, 1);
     if (i == 1) sstf_builder_add_hashes(builder, NULL, 1);
     if (i == 2) sstf_builder_finish(builder, &block, &bytes, NULL);
+    if (i == 2) memcpy(copy, block, bytes);
     sstf_builder_add_key(builder, NULL, 0);
+    CHECK(i != 2 || !memcmp(block, copy, bytes)); /* a block lives as long as its builder */
     sstf_status status = sstf_builder_finish(builder, &block, &bytes, NULL);
     CHECK(i == 3 ? status == SSTF_OK : status == SSTF_NO_FILTER && !block && !bytes);
     if (i == 3) {
