@@ -56,6 +56,7 @@ impl Policy {
             (0, seed) => KeyHasher::with_seed(seed),
         };
         let ranges = ranges(options, kind)?;
+        let filters = if ranges.is_some() { Filters::default() } else { keys(options, kind)? };
         let (is_hashed, is_of_keys) = (kind == HASHED_RANGES, ranges.is_none());
         let fields = [
             ("bits_per_key", options.bits_per_key != 0.0, is_of_keys),
@@ -72,7 +73,6 @@ impl Policy {
         if options.hash_tag != 0 && (ranges.is_some() || options.prefix_bytes != 0) {
             return Err(Failure::argument("hash_tag: ranges and prefixes are hashed by the library"));
         }
-        let filters = if ranges.is_some() { Filters::default() } else { keys(options, kind)? };
         let filters = filters.with_hasher(hasher).with_key_parts(parts(options));
         let (has_own_hash, prefix_bytes) = (options.hash_tag != 0, options.prefix_bytes as usize);
         Ok(Self { filters, ranges, has_own_hash, prefix_bytes })
