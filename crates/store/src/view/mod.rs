@@ -23,7 +23,7 @@ pub(super) use level::Level;
 pub use level::ViewError;
 #[cfg(feature = "maps")]
 pub use map_write::MapWrite;
-use mapped::Mapped;
+pub(super) use mapped::Mapped;
 #[cfg(feature = "maps")]
 pub use maps::{MapPolicy, MapReason};
 
