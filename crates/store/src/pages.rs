@@ -48,6 +48,7 @@ pub(crate) struct Pages(Arc<(KeyHash, Mutex<Vec<Outcome>>)>);
 type Outcome = (MapRead, Option<MapPart<Bytes>>);
 
 impl Pages {
+    #[cold]
     pub(crate) fn new(hash: KeyHash) -> Self {
         Self(Arc::new((hash, Mutex::default())))
     }

@@ -1,6 +1,5 @@
 //! Looks keys up in the view's maps, of files or of writes, before any file is visited.
 
-use core::cmp::Reverse;
 use std::sync::Arc;
 
 use sstfilter::internal::ThreadCounters;
@@ -13,7 +12,7 @@ use crate::pages::{PageRead, Pages};
 use crate::read::FilterRead;
 use crate::state::{Answer, FileState};
 use crate::stats::Count;
-use crate::view::{Covered, FilterView, Mapped as MappedFiles, Maps, Order};
+use crate::view::{Covered, FilterView, Mapped as MappedFiles, Maps, Order, Own};
 use crate::writes::KeyWrites;
 
 /// What the maps of a view say of a key.
@@ -27,15 +26,6 @@ pub(super) enum ByMaps<'a, F> {
     Paged(&'a MappedFiles<F>, Pages),
     /// The writes of the key. Files that state only others have not.
     Writes(KeyWrites<'a>),
-}
-
-/// Which filters of covered files are probed.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Own {
-    /// Those in memory. Loading a filter pays off only where most keys are absent, and maps have excluded these.
-    InMemory,
-    /// Those of all files: a page is missing or damaged, and its map has excluded nothing.
-    Any,
 }
 
 /// A key, and what maps say of it.
@@ -54,13 +44,12 @@ impl<F> FilterView<F> {
             Maps::None => ByMaps::Nothing,
             Maps::Files(mapped) => {
                 let hash = key.whole(self.filters());
-                let files = mapped.files_of(hash);
-                // Last, because lookups in maps in memory are faster.
-                let pages = if files.is_none() { mapped.pages_of(hash) } else { None };
-                count(counts, 1, (files.is_none() && pages.is_none()).into());
-                if let Some(pages) = pages {
+                if let Some(pages) = mapped.pages_of(hash) {
+                    count(counts, 1, 0);
                     return ((key, ByMaps::Paged(mapped, pages)), Sources::of(&mapped.uncovered));
                 }
+                let files = mapped.files_of(hash);
+                count(counts, 1, files.is_none().into());
                 if let Some(files) = files {
                     if !files.is_empty() {
                         counts.add(Count::Candidates as usize, files.len() as u64);
@@ -158,8 +147,10 @@ impl<'a, F> ByMaps<'a, F> {
         match self {
             Self::Paged(mapped, pages) => {
                 needed = mapped.needed_pages(view.trusted(pages));
-                if needed.is_empty() {
-                    [_, files] = mapped.files_by_page(view.trusted(pages));
+                if needed.is_empty()
+                    && let (all, Own::Any) = mapped.files_by_page(view.trusted(pages))
+                {
+                    files = all;
                 }
             }
             Self::Files(left, Own::Any) => files.clone_from(left),
@@ -173,10 +164,7 @@ impl<'a, F> ByMaps<'a, F> {
     #[inline(never)]
     fn use_pages(&mut self, view: &FilterView<F>) {
         let Self::Paged(mapped, pages) = self else { return };
-        let [mut files, unknown] = mapped.files_by_page(view.trusted(pages));
-        let own = if unknown.is_empty() { Own::InMemory } else { Own::Any };
-        files.extend(unknown);
-        files.sort_unstable_by_key(|covered| Reverse(covered.order));
+        let (files, own) = mapped.files_by_page(view.trusted(pages));
         view.count(Count::Candidates, files.len() as u64);
         view.count(Count::Unknown, u64::from(own == Own::Any));
         *self = Self::Files(files, own);

@@ -12,7 +12,7 @@ use sstfilter::{BlockError, FileId, KeyHash};
 use sstfilter_map::{Coverage, MapAnswer, MapError, MapJudge, SetMatch};
 
 use super::level::{Edited, Level, LevelChange};
-use super::{Covered, Order};
+use super::{Covered, Order, Own};
 use crate::chunk::Member;
 use crate::config::Config;
 use crate::file::FileFilters;
@@ -32,6 +32,8 @@ pub(crate) struct Mapped<F> {
     slots: Vec<Arc<[Option<Covered<F>>]>>,
     /// How many of them are files.
     covered: usize,
+    /// Whether one of the maps that judge files is read by page.
+    is_paged: bool,
     /// The levels with files that no map covers, without the others.
     pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
     /// Counts when the view got the maps.
@@ -40,11 +42,12 @@ pub(crate) struct Mapped<F> {
 
 impl<F> Clone for Mapped<F> {
     fn clone(&self) -> Self {
-        let Self { set, slots, covered, uncovered, false_reads_before } = self;
+        let Self { set, slots, covered, is_paged, uncovered, false_reads_before } = self;
         Self {
             set: set.clone(),
             slots: slots.clone(),
             covered: *covered,
+            is_paged: *is_paged,
             uncovered: uncovered.clone(),
             false_reads_before: *false_reads_before,
         }
@@ -62,12 +65,20 @@ impl<F> Level<F> {
 }
 
 impl<F> Mapped<F> {
-    /// Returns the covered files that may contain a key, the newest last; `None` if all may, or a map is read by page.
+    /// Returns what a lookup reads, if a map is read by page.
+    #[inline]
+    pub(crate) fn pages_of(&self, hash: KeyHash) -> Option<Pages> {
+        self.is_paged.then(|| Pages::new(hash))
+    }
+
+    /// Returns the covered files that may contain a key, the newest last; `None` if all may. For maps in memory.
     #[inline]
     pub(crate) fn files_of(&self, hash: KeyHash) -> Option<Vec<&Covered<F>>> {
         let (mut files, mut is_known) = (Vec::new(), true);
         for judge in self.set.judges() {
-            is_known &= self.add(judge, judge.map().in_memory()?.candidates(hash), |covered| files.push(covered));
+            if let Some(map) = judge.map().in_memory() {
+                is_known &= self.add(judge, map.candidates(hash), |covered| files.push(covered));
+            }
         }
         files.sort_unstable_by_key(|covered| Reverse(covered.order));
         is_known.then_some(files)
@@ -76,9 +87,13 @@ impl<F> Mapped<F> {
     /// Returns the covered files that may contain each of many keys, with the position of the key: in the order of
     /// keys, the newest file of each last. `None` if all files may contain some key, or a map is read by page.
     pub(crate) fn files_of_each(&self, hashes: &[KeyHash]) -> Option<Vec<(usize, &Covered<F>)>> {
+        if self.is_paged {
+            return None;
+        }
         let (mut files, mut is_known) = (Vec::new(), true);
         for judge in self.set.judges() {
-            judge.map().in_memory()?.candidates_each(hashes, |key, found| {
+            let Some(map) = judge.map().in_memory() else { continue };
+            map.candidates_each(hashes, |key, found| {
                 is_known &= self.add(judge, found, |covered| files.push((key, covered)));
             });
         }
@@ -86,32 +101,27 @@ impl<F> Mapped<F> {
         is_known.then_some(files)
     }
 
-    /// Returns what a lookup reads, if a map is read by page.
-    pub(crate) fn pages_of(&self, hash: KeyHash) -> Option<Pages> {
-        self.set.judges().last().filter(|judge| judge.map().in_memory().is_none()).map(|_| Pages::new(hash))
-    }
-
     /// Returns the reads that a lookup still needs.
     pub(crate) fn needed_pages(&self, pages: Option<&Pages>) -> Vec<PageRead> {
-        // Not for files that have all left.
-        let judges = self.set.judges().iter().filter(|judge| self.files_of_map(judge).next().is_some());
-        judges.filter_map(|judge| pages?.visit(judge.map(), |_| ())).collect()
+        self.judges_in_view().filter_map(|judge| pages?.visit(judge.map(), |_| ())).collect()
     }
 
-    /// Returns the covered files that may contain a key: those that maps found, and all of the maps that say nothing,
-    /// because a page is missing or damaged.
-    pub(crate) fn files_by_page(&self, pages: Option<&Pages>) -> [Vec<&Covered<F>>; 2] {
-        let [mut files, mut unknown] = [(); 2].map(|()| Vec::new());
-        for judge in self.set.judges() {
+    /// Returns the covered files that may contain a key, the newest last: those that maps found, and all of the maps
+    /// that say nothing, because a page is missing or damaged.
+    pub(crate) fn files_by_page(&self, pages: Option<&Pages>) -> (Vec<&Covered<F>>, Own) {
+        let (mut files, mut own) = (Vec::new(), Own::InMemory);
+        for judge in self.judges_in_view() {
             let mut is_known = false;
             pages.and_then(|pages| {
                 pages.visit(judge.map(), |found| is_known = self.add(judge, found, |covered| files.push(covered)))
             });
             if !is_known {
-                unknown.extend(self.files_of_map(judge));
+                own = Own::Any;
+                files.extend(self.files_of_map(judge));
             }
         }
-        [files, unknown]
+        files.sort_unstable_by_key(|covered| Reverse(covered.order));
+        (files, own)
     }
 
     /// Calls `add` for each file of an answer. Returns whether the answer says anything.
@@ -123,6 +133,11 @@ impl<F> Mapped<F> {
             SetMatch::AnyFile => is_known = false,
         });
         is_known
+    }
+
+    /// Returns the maps whose files have not all left.
+    fn judges_in_view(&self) -> impl Iterator<Item = &MapJudge<ViewMap>> {
+        self.set.judges().iter().filter(|judge| self.files_of_map(judge).next().is_some())
     }
 
     fn files_of_map(&self, judge: &MapJudge<ViewMap>) -> impl Iterator<Item = &Covered<F>> {
@@ -189,7 +204,9 @@ impl<F> Mapped<F> {
         maps.retain(|map| files.iter().any(|file| map.local_id(*file).is_some()));
         let set = Arc::new(Coverage::new(maps, &files));
         let slots = files.chunks(SLOTS).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
-        let mapped = Self { set, slots, covered: 0, uncovered: Arc::new([]), false_reads_before };
+        let mut judges = set.judges().iter().filter(|judge| judge.positions().next().is_some());
+        let is_paged = judges.any(|judge| judge.map().in_memory().is_none());
+        let mapped = Self { set, slots, covered: 0, is_paged, uncovered: Arc::new([]), false_reads_before };
         let joining = |level: &Arc<Level<F>>| {
             let members = level.members().map(|member| (0, member)).collect();
             (level.number, (HashMap::new(), members))

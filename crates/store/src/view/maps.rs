@@ -1,5 +1,6 @@
 //! What engines call for a view's maps: use them, and ask whether a new one is due.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,10 +14,10 @@ use crate::pages::ViewMap;
 use crate::stats::{Count, MapStats};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// Returns the view with these maps in memory instead of its own, or without. Lookups of keys consult them first and
-    /// search a covered file only if a map does not exclude it. Then come its key bounds, and its own filter if that is
-    /// in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that they cover
-    /// has left.
+    /// Returns the view with these maps in memory instead of its own, or without. Lookups of keys consult them first,
+    /// and search a covered file only if a map does not exclude it. Then come its key bounds, and its own filter if
+    /// that is in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that
+    /// they cover has left.
     ///
     /// If files [state their writes](FileFilters::with_writes), maps of files are not used beside maps of writes;
     /// otherwise, maps of writes are not used beside maps of files. [`maps`](Self::maps) then lacks them, and the
@@ -44,8 +45,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// Returns the view with these maps of files, which are read by page, instead of its own such maps, or without.
-    /// They judge the files that no map in memory covers, and [`with_maps`](Self::with_maps) leaves them, unless it is
-    /// passed maps of writes.
+    /// A [`MapIndex`] is the end of a map, whose pages stay on the store. These maps judge the files that no map in
+    /// memory covers, and [`with_maps`](Self::with_maps) leaves them, unless it is passed maps of writes.
     ///
     /// A lookup of a key [needs](crate::Candidates::reads) a page of each map that covers a file of the view. If the
     /// page is damaged, cannot be read, or is not there when the lookup returns its first file, the lookup uses the
@@ -54,10 +55,17 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// # Errors
     ///
     /// A map was built with another hash than the store's, has more entries of a file than the description counts keys,
-    /// or is of writes; or the view has maps of writes. The keys that descriptions name are not looked up.
+    /// or is of writes; two have one id; or the view has maps of writes. The keys that descriptions name are not looked
+    /// up.
     pub fn with_paged_maps(&self, maps: &[Arc<MapIndex>]) -> Result<Self, MapError> {
         if self.has_writes() || maps.iter().any(|map| !map.writes().is_empty()) {
             return Err(MapError::MixedCoverage);
+        }
+        let ids: HashSet<_> = maps.iter().map(|map| map.map_id()).collect();
+        if ids.len() < maps.len() {
+            // A page of one would answer for the other: reads name maps by their ids.
+            let (expected, got) = (format!("{} ids", maps.len()), ids.len().to_string());
+            return Err(MapError::Mismatch { what: "maps that are read by page".into(), expected, got });
         }
         let paged = maps.iter().map(|map| ViewMap::Paged(map.clone(), Arc::default()));
         self.with_view_maps(self.maps().cloned().map(ViewMap::InMemory).chain(paged))

@@ -87,6 +87,15 @@ pub(super) struct Covered<F> {
     pub(super) state: Arc<FileState>,
 }
 
+/// Which filters of covered files are probed.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Own {
+    /// Those in memory. Loading a filter pays off only where most keys are absent, and maps have excluded these.
+    InMemory,
+    /// Those of all files: a page is missing or damaged, and its map has excluded nothing.
+    Any,
+}
+
 impl<F> Clone for Maps<F> {
     fn clone(&self) -> Self {
         match self {

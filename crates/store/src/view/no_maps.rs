@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use sstfilter::KeyHash;
 
-use super::Covered;
 use super::level::{Edited, Level, LevelChange};
+use super::{Covered, Own};
 use crate::config::Config;
 use crate::pages::{PageRead, Pages};
 
@@ -33,7 +33,7 @@ impl<F> Mapped<F> {
         match self.none {}
     }
 
-    pub(crate) fn files_by_page(&self, _: Option<&Pages>) -> [Vec<&Covered<F>>; 2] {
+    pub(crate) fn files_by_page(&self, _: Option<&Pages>) -> (Vec<&Covered<F>>, Own) {
         match self.none {}
     }
 

@@ -95,12 +95,31 @@ fn without_a_page_the_filters_of_its_map_are_used_and_damage_is_reported_until_a
     let bytes = finish(write, new, |file| Some(hashes(&view, file))).unwrap();
     let view = view.with_maps(&[load(&view, new, bytes)]).unwrap();
     assert_eq!((view.needs_map(&policy), view.uncovered_files().count()), (None, 0));
+    let unknown = view.map_stats().unknown;
     assert_eq!(look_up(&maps, view.candidates(&key)), [1, 0, 0]);
+    let view = paged(&view, &maps[..1]).unwrap();
+    drop(view.candidates_of_each(&[&key]));
+    assert_eq!(view.map_stats().unknown, unknown, "the damaged map judges no file");
 }
 
 // promise: file-maps
 #[test]
-fn maps_of_writes_and_of_another_hash_are_not_read_by_page() {
+fn a_lookup_that_has_performed_its_reads_reads_nothing_more_when_a_page_is_missing() {
+    let store = FilterStore::default();
+    let files = [2, 3].map(|number| file_to_be_read(&store, numbered([1, number, 9])));
+    let maps = files.each_ref().map(|file| map_of(&view_of_all(&store, core::slice::from_ref(file))));
+    let (view, key) = (paged(&view_of_all(&store, &files), &maps).unwrap(), key(1));
+    let candidates = view.candidates(&key);
+    let [read, again] = [(); 2].map(|()| candidates.reads().pages.remove(0));
+    read.complete(Err("the store is away"));
+    let bytes = bytes_of(&maps, &again);
+    again.complete(Ok::<_, String>(bytes));
+    assert_eq!(look_up(&maps, candidates), [1, 2, 2], "the other page, and both filters");
+}
+
+// promise: file-maps
+#[test]
+fn maps_of_writes_of_another_hash_or_of_one_id_are_not_read_by_page() {
     let store = FilterStore::default();
     let view = view_of_all(&store, &cold_files(&store, 3));
     let (of_files, mut of_writes) = (map_of(&view), MapBuilder::new(view.filters(), options()));
@@ -110,6 +129,8 @@ fn maps_of_writes_and_of_another_hash_are_not_read_by_page() {
     let of_writes = [Arc::new(FileMap::load(Bytes::from(bytes), view.filters(), id).unwrap())];
     let with_writes = view.with_maps(&of_writes).unwrap();
     assert_eq!(paged(&view, &of_writes).err(), Some(MapError::MixedCoverage));
+    let twice = [of_files.clone(), of_files.clone()];
+    assert!(matches!(paged(&view, &twice).err(), Some(MapError::Mismatch { .. })));
     assert_eq!(paged(&with_writes, core::slice::from_ref(&of_files)).err(), Some(MapError::MixedCoverage));
     let foreign = FilterStore::new(Filters::default().with_hasher(KeyHasher::custom(3, |_| KeyHash::mix(1))));
     assert!(matches!(paged(&FilterView::new(&foreign), &[of_files]).err(), Some(MapError::Block(_))));
