@@ -136,10 +136,14 @@ impl MapIndex {
         Ok(MapPart { map: self.map.fingerprint(), what: read.what, bytes })
     }
 
-    /// Returns what a part of this map says about a hash, or the read that has the answer. One key in millions needs a
-    /// second read, unless very many files have it. A part that the hash does not need, or of another map, says
-    /// nothing: all files are candidates.
-    fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> Result<MapAnswer<'a>, MapRead> {
+    /// Returns what a part of this map says about a hash: begin with the page of [`read_for`](Self::read_for). A part
+    /// that the hash does not need, or of another map, says nothing: all files are candidates.
+    ///
+    /// # Errors
+    ///
+    /// The next read, which has the answer. One key in millions needs a second read, and at most a third, unless very
+    /// many files have it.
+    pub fn probe<'a, D: AsRef<[u8]>>(&'a self, part: &'a MapPart<D>, hash: KeyHash) -> Result<MapAnswer<'a>, MapRead> {
         let (place, prefix) = (self.shape.place(hash.get()), self.shape.prefix_of(hash.get()));
         let is_needed = match part.what {
             What::Page(page) | What::Outgrown(page) => page == place.page,

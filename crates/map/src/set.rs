@@ -86,34 +86,6 @@ impl<D: AsRef<[u8]>> MapSet<D> {
         }
     }
 
-    /// Calls `visit` for each covered file that may have a key. Files that no map covers are not visited.
-    #[inline]
-    pub fn visit(&self, hash: KeyHash, mut visit: impl FnMut(SetMatch)) {
-        for judge in &self.coverage.judges {
-            judge.visit(judge.map.0.candidates(hash), &mut visit);
-        }
-    }
-
-    /// Calls `visit` for each covered file that may have one of the keys, with the position of the key. Faster than
-    /// single lookups if the maps do not fit into the cache.
-    pub fn visit_each(&self, hashes: &[KeyHash], mut visit: impl FnMut(usize, SetMatch)) {
-        for judge in &self.coverage.judges {
-            judge.map.0.candidates_each(hashes, |key, found| judge.visit(found, |found| visit(key, found)));
-        }
-    }
-
-    /// Returns the maps.
-    #[must_use]
-    pub fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<D>>> {
-        self.coverage.judges.iter().map(|judge| &judge.map.0)
-    }
-
-    /// Returns the position of a covered file.
-    #[must_use]
-    pub fn position(&self, file: FileId) -> Option<usize> {
-        self.coverage.judges.iter().find_map(|judge| judge.position(judge.map.local_id(file)?))
-    }
-
     /// Returns the positions of files that no map covers, ascending.
     #[must_use]
     pub fn uncovered(&self) -> &[usize] {
@@ -184,6 +156,12 @@ impl<M: Deref<Target = MapIndex>> Coverage<M> {
     #[must_use]
     pub fn judges(&self) -> &[MapJudge<M>] {
         &self.judges
+    }
+
+    /// Returns the position of a covered file.
+    #[must_use]
+    pub fn position(&self, file: FileId) -> Option<usize> {
+        self.judges.iter().find_map(|judge| judge.position(judge.map.local_id(file)?))
     }
 
     /// Returns the positions of files that no map covers, ascending. Every answer must have them.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use sstfilter::{FalsePositiveRate, FileId};
-use sstfilter_map::{FileMap, MapOptions};
+use sstfilter_map::{MapIndex, MapOptions};
 use sstfilter_store::{FileFilters, FilterReads, FilterStore, FilterView, PartitionOptions, ViewEdit};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, sleep, timeout};
@@ -79,12 +79,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Performs the reads that filters need for a lookup, and waits for those of other lookups. If this is dropped, so
-    /// are its reads, and a lookup that waits takes them over.
+    /// Performs the reads that filters and maps need for a lookup, and waits for those of other lookups. If this is
+    /// dropped, so are its reads, and a lookup that waits takes them over.
     async fn load<'a>(&self, reads: impl Fn() -> FilterReads<'a, FileFilters>) {
         loop {
-            let FilterReads { pending, ongoing } = reads();
-            if pending.is_empty() && ongoing.is_empty() {
+            let FilterReads { pending, ongoing, pages } = reads();
+            if pending.is_empty() && ongoing.is_empty() && pages.is_empty() {
                 return;
             }
             let mut requests = JoinSet::new();
@@ -94,6 +94,10 @@ impl Engine {
                     let bytes = objects.get("filters", id, read.range()).await;
                     read.complete(bytes);
                 });
+            }
+            for page in pages {
+                let bytes = self.objects.get("map", page.map().map_id(), page.read().range()).await;
+                page.complete(bytes);
             }
             requests.join_all().await;
             for (_, read) in ongoing {
@@ -141,7 +145,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// Writes a map of all tables, which replaces their filters. A table that cannot be read keeps its filter.
+    /// Writes a map of all tables, which stays on the store. A table that cannot be read keeps its filter.
     async fn write_map(&self) -> Fallible<()> {
         let options = MapOptions::for_entries(TABLES * TABLE_ENTRIES, FalsePositiveRate::ONE_PERCENT)?;
         let (id, mut write) = (FileId::random(), self.view().write_map(options)?);
@@ -154,9 +158,9 @@ impl Engine {
         let finish = move || write.finish(id, &mut bytes).map(|_| Bytes::from(bytes));
         let bytes = tokio::task::spawn_blocking(finish).await??;
         self.objects.put("map", id, bytes.clone());
-        let map = Arc::new(FileMap::load(bytes, self.store.filters(), id)?);
+        let index = Arc::new(MapIndex::load(&bytes, bytes.len() as u64, self.store.filters(), id)?);
         let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-        *view = view.with_maps(&[map])?;
+        *view = view.with_paged_maps(&[index])?;
         Ok(())
     }
 }

@@ -99,6 +99,8 @@ mod metadata;
 #[cfg(not(all(feature = "maps", feature = "ranges")))]
 mod never;
 mod ongoing;
+#[cfg_attr(not(feature = "maps"), path = "no_pages.rs")]
+mod pages;
 mod partition;
 mod probe;
 #[cfg_attr(not(feature = "ranges"), path = "no_ranges.rs")]
@@ -130,6 +132,7 @@ pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection};
+pub use pages::PageRead;
 pub use partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 pub use read::{FilterReads, OngoingRead, PendingRead};
 pub use sidecar::sidecar_path;

@@ -14,6 +14,7 @@ use super::budget::{Held, HeldFilter, INDEX, Matching, POINTS, RANGES, Reservati
 use super::error::FilterProblem;
 use super::metadata::{FilterPart, FilterSection};
 use super::ongoing::Waiter;
+use super::pages::PageRead;
 use super::partition::PartitionIndex;
 use super::ranges;
 use super::source::FilterSource;
@@ -27,11 +28,14 @@ pub struct FilterReads<'a, F> {
     /// Reads that other lookups are performing. Empty while there are `pending` ones: lookups that waited for each
     /// other before they had performed their own reads would wait forever.
     pub ongoing: Vec<(&'a Arc<F>, OngoingRead)>,
+    /// Reads of pages of maps, for this lookup to perform. Empty unless the view has maps that are read by page
+    /// (`FilterView::with_paged_maps`, feature `maps`).
+    pub pages: Vec<PageRead>,
 }
 
 impl<'a, F> FilterReads<'a, F> {
     pub(super) fn of(reads: impl Iterator<Item = (&'a Arc<F>, FilterRead)>) -> Self {
-        let mut all = Self { pending: Vec::new(), ongoing: Vec::new() };
+        let mut all = Self { pending: Vec::new(), ongoing: Vec::new(), pages: Vec::new() };
         for (file, read) in reads {
             match read {
                 FilterRead::Pending(read) => all.pending.push((file, read)),
@@ -47,14 +51,18 @@ impl<'a, F> FilterReads<'a, F> {
     /// Returns whether the lookup needs no more reads, its own or those of others.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.pending.is_empty() && self.ongoing.is_empty()
+        self.pending.is_empty() && self.ongoing.is_empty() && self.pages.is_empty()
     }
 }
 
 impl<F> fmt::Debug for FilterReads<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (pending, ongoing) = (self.pending.len(), self.ongoing.len());
-        f.debug_struct("FilterReads").field("pending", &pending).field("ongoing", &ongoing).finish()
+        f.debug_struct("FilterReads")
+            .field("pending", &pending)
+            .field("ongoing", &ongoing)
+            .field("pages", &self.pages)
+            .finish()
     }
 }
 

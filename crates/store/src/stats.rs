@@ -142,7 +142,8 @@ macro_rules! map_counters {
 map_counters! {
     /// Lookups that consulted maps.
     Mapped, lookups, "file_map_lookups_total";
-    /// Lookups of these that used the filters of all files instead, because the entries of their key are damaged.
+    /// Lookups of these that used filters instead, of all files or of those of a map that is read by page, because the
+    /// entries of their key are damaged, could not be read, or were not there yet.
     Unknown, unknown, "file_map_unknown_total";
     /// Covered files that maps did not exclude; with maps of writes, those that lookups searched. Maps excluded all
     /// others, without counting each.

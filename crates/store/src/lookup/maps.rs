@@ -8,9 +8,11 @@ use sstfilter::{KeyHash, Probe};
 use super::source::Sources;
 use super::wanted::SearchKey;
 use crate::config::Config;
+use crate::pages::{PageRead, Pages};
+use crate::read::FilterRead;
 use crate::state::{Answer, FileState};
 use crate::stats::Count;
-use crate::view::{Covered, FilterView, Maps, Order};
+use crate::view::{Covered, FilterView, Mapped as MappedFiles, Maps, Order, Own};
 use crate::writes::KeyWrites;
 
 /// What the maps of a view say of a key.
@@ -19,7 +21,9 @@ pub(super) enum ByMaps<'a, F> {
     Nothing,
     /// The covered files that may have the key and that the lookup has not reached, the newest last. The others have
     /// not.
-    Files(Vec<&'a Covered<F>>),
+    Files(Vec<&'a Covered<F>>, Own),
+    /// Nothing yet: some maps are read by page.
+    Paged(&'a MappedFiles<F>, Pages),
     /// The writes of the key. Files that state only others have not.
     Writes(KeyWrites<'a>),
 }
@@ -39,13 +43,18 @@ impl<F> FilterView<F> {
         let maps = match self.usable_maps() {
             Maps::None => ByMaps::Nothing,
             Maps::Files(mapped) => {
-                let files = mapped.files_of(key.whole(self.filters()));
+                let hash = key.whole(self.filters());
+                if let Some(pages) = mapped.pages_of(hash) {
+                    count(counts, 1, 0);
+                    return ((key, ByMaps::Paged(mapped, pages)), Sources::of(&mapped.uncovered));
+                }
+                let files = mapped.files_of(hash);
                 count(counts, 1, files.is_none().into());
                 if let Some(files) = files {
                     if !files.is_empty() {
                         counts.add(Count::Candidates as usize, files.len() as u64);
                     }
-                    return ((key, ByMaps::Files(files)), Sources::of(&mapped.uncovered));
+                    return ((key, ByMaps::Files(files, Own::InMemory)), Sources::of(&mapped.uncovered));
                 }
                 ByMaps::Nothing
             }
@@ -83,7 +92,7 @@ impl<F> FilterView<F> {
                         let own = || files.next_if(|(of_key, _)| *of_key == position).map(|(_, covered)| covered);
                         let own: Vec<_> = core::iter::from_fn(own).collect();
                         let is_searched = !mapped.uncovered.is_empty() || !own.is_empty();
-                        is_searched.then_some((position, (key, ByMaps::Files(own))))
+                        is_searched.then_some((position, (key, ByMaps::Files(own, Own::InMemory))))
                     });
                     return (found.collect(), Sources::of(&mapped.uncovered));
                 }
@@ -96,6 +105,11 @@ impl<F> FilterView<F> {
             }
         };
         (found, Sources::of(&self.levels))
+    }
+
+    /// Returns the pages, unless the hash does not match its name.
+    fn trusted<'a>(&self, pages: &'a Pages) -> Option<&'a Pages> {
+        self.config.trust.get().is_none().then_some(pages)
     }
 
     /// Returns the maps, unless the hash does not match its name.
@@ -119,8 +133,41 @@ impl<'a, F> ByMaps<'a, F> {
     pub(super) fn of_sources(&self) -> Self {
         match self {
             Self::Writes(writes) => Self::Writes(writes.clone()),
-            Self::Nothing | Self::Files(_) => Self::Nothing,
+            Self::Nothing | Self::Files(..) | Self::Paged(..) => Self::Nothing,
         }
+    }
+
+    /// Returns the reads of pages that the lookup of `key` needs; once all have ended, those of filters.
+    pub(super) fn reads(
+        &self,
+        view: &FilterView<F>,
+        key: &[u8],
+    ) -> (Vec<PageRead>, impl Iterator<Item = (&'a Arc<F>, FilterRead)>) {
+        let (mut needed, mut files) = (Vec::new(), Vec::new());
+        match self {
+            Self::Paged(mapped, pages) => {
+                needed = mapped.needed_pages(view.trusted(pages));
+                if needed.is_empty()
+                    && let (all, Own::Any) = mapped.files_by_page(view.trusted(pages))
+                {
+                    files = all;
+                }
+            }
+            Self::Files(left, Own::Any) => files.clone_from(left),
+            _ => {}
+        }
+        let files = files.into_iter().filter(move |covered| covered.state.covers(key));
+        (needed, files.filter_map(|covered| Some((&covered.file, covered.state.read_for_key(key)?))))
+    }
+
+    /// Uses the pages that are there, and waits for no other.
+    #[inline(never)]
+    fn use_pages(&mut self, view: &FilterView<F>) {
+        let Self::Paged(mapped, pages) = self else { return };
+        let (files, own) = mapped.files_by_page(view.trusted(pages));
+        view.count(Count::Candidates, files.len() as u64);
+        view.count(Count::Unknown, u64::from(own == Own::Any));
+        *self = Self::Files(files, own);
     }
 
     /// Returns the next covered file that may have the key, if it is newer than those at `limit`, with the answer of
@@ -132,8 +179,11 @@ impl<'a, F> ByMaps<'a, F> {
         key: &mut SearchKey<'a>,
         limit: impl FnOnce() -> Option<Order>,
     ) -> Option<(&'a Covered<F>, Answer)> {
+        if let Self::Paged(..) = self {
+            self.use_pages(view);
+        }
         match self {
-            Self::Files(files) if !files.is_empty() => next_of(files, view, key, limit()),
+            Self::Files(files, own) if !files.is_empty() => next_of(files, *own, view, key, limit()),
             _ => None,
         }
     }
@@ -146,7 +196,7 @@ impl<'a, F> ByMaps<'a, F> {
             Self::Nothing => None,
             _ if is_covered => Some(Count::FalseCandidates),
             // No map saves searches of files that it cannot cover.
-            Self::Files(_) if !state.is_for_maps() => None,
+            Self::Files(..) if !state.is_for_maps() => None,
             _ => Some(Count::FalseReads),
         }
     }
@@ -155,12 +205,13 @@ impl<'a, F> ByMaps<'a, F> {
 #[inline(never)]
 fn next_of<'a, F>(
     files: &mut Vec<&'a Covered<F>>,
+    own: Own,
     view: &FilterView<F>,
     key: &mut SearchKey<'a>,
     limit: Option<Order>,
 ) -> Option<(&'a Covered<F>, Answer)> {
     while let Some(covered) = files.pop_if(|covered| limit.is_none_or(|limit| covered.order < limit)) {
-        let answer = probe(&covered.state, &view.config, key);
+        let answer = probe(&covered.state, own, &view.config, key);
         if !answer.probe.is_absent() {
             covered.state.units.counters.add_view_counts(0, 1);
             return Some((covered, answer));
@@ -171,14 +222,13 @@ fn next_of<'a, F>(
 }
 
 /// Probes the filter of a covered file.
-fn probe(state: &Arc<FileState>, config: &Arc<Config>, key: &mut SearchKey<'_>) -> Answer {
+fn probe(state: &Arc<FileState>, own: Own, config: &Arc<Config>, key: &mut SearchKey<'_>) -> Answer {
     if !state.covers(key.bytes) {
         state.units.counters.add_view_counts(1, 0);
         return Answer::of(Probe::Absent);
     }
-    if state.resident().is_some() {
+    if own == Own::Any || state.resident().is_some() {
         return state.probe_key(key.bytes, || key.whole_for(config, state));
     }
-    // Loading a filter pays off only where most keys are absent, which here they are not.
     Answer::of(Probe::Unusable)
 }

@@ -130,7 +130,8 @@ impl<'a, F> Candidates<'a, F> {
 
     /// Returns the reads that filters still need, for engines whose lookups must not block. They cover all files that
     /// have the key within their bounds and were not returned yet, also files that were opened with a source. A file
-    /// that a map covers needs none.
+    /// that a map covers needs none. A map that is read by page (`FilterView::with_paged_maps`) needs pages before the
+    /// first file is returned; they are for this lookup alone.
     ///
     /// Perform all pending reads, together if possible, and [complete](crate::PendingRead::complete) each. If there
     /// are none, await the ongoing ones, which other lookups perform, so that lookups of one moment read each filter
@@ -139,7 +140,9 @@ impl<'a, F> Candidates<'a, F> {
     /// remaining candidates are files that filters in memory do not exclude. A lookup can also continue at once, and
     /// leave the reads to serve later lookups.
     pub fn reads(&self) -> FilterReads<'a, F> {
-        FilterReads::of(self.search.reads(&self.sources).into_iter())
+        let (pages, of_covered) = self.search.maps.reads(self.view, self.search.key.bytes);
+        let of_sources = self.search.reads(&self.sources);
+        FilterReads { pages, ..FilterReads::of(of_sources.into_iter().chain(of_covered)) }
     }
 }
 

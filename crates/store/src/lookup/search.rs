@@ -15,7 +15,7 @@ use crate::view::{FilterView, Order};
 /// The search of one key in the files of a view.
 pub(super) struct Search<'a, F> {
     pub(super) key: SearchKey<'a>,
-    maps: ByMaps<'a, F>,
+    pub(super) maps: ByMaps<'a, F>,
     /// The visit of the current source.
     pub(super) visit: Option<Visit<'a, F>>,
     /// The file returned last, until its outcome is known.

@@ -14,6 +14,7 @@ use super::mapped::Mapped;
 use super::maps::{MapReason, is_damaged};
 use super::writes::parts_without;
 use crate::file::FileFilters;
+use crate::pages::ViewMap;
 
 /// A new map of a view, which says which files it needs keys of: `(add)* finish`.
 ///
@@ -38,7 +39,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// Begins a map that covers what the view's maps cover of its files, and all other files whose keys are
     /// [added](MapWrite::add). Publish it with [`with_maps`](Self::with_maps), on the view that is then current.
     ///
-    /// It needs the keys of files that no map covers, or a damaged one. To change the options, write a map in a view
+    /// It needs the keys of files that no map covers, or a damaged one. Sound maps that are [read by
+    /// page](Self::with_paged_maps) stay beside it. To change the options, write a map in a view
     /// without maps: that of `with_maps(&[])`.
     ///
     /// # Errors
@@ -59,7 +61,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             let own = self.mapped().and_then(|mapped| mapped.covered(covered.file));
             files.extend(own.filter(|_| met.insert(covered.file)).map(|own| own.file.clone()));
         }
-        let replaced = self.maps().map(|map| map.index().map_id()).collect();
+        files.extend(self.files_of_maps(ViewMap::has_damaged_page).map(|covered| covered.file.clone()));
+        let replaced = self.view_maps().filter(|map| map.in_memory().is_some() || map.has_damaged_page());
+        let replaced = replaced.map(|map| map.map_id()).collect();
         let write = MapWrite::new(self, options, sound, replaced, files, None);
         // Maps of other options are refused before files are read.
         write.merge().map(drop)?;

@@ -8,16 +8,15 @@ use core::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sstfilter::{BlockError, FileId, KeyHash};
-use sstfilter_map::{FileMap, MapError, MapSet, SetMatch};
+use sstfilter_map::{Coverage, MapAnswer, MapError, MapJudge, SetMatch};
 
 use super::level::{Edited, Level, LevelChange};
-use super::{Covered, Order};
+use super::{Covered, Order, Own};
 use crate::chunk::Member;
 use crate::config::Config;
 use crate::file::FileFilters;
-use crate::state::FileState;
+use crate::pages::{PageRead, Pages, ViewMap};
 
 impl<F> Clone for Covered<F> {
     fn clone(&self) -> Self {
@@ -27,11 +26,14 @@ impl<F> Clone for Covered<F> {
 
 /// The maps of a view, and its files divided by whether one of them covers the file.
 pub(crate) struct Mapped<F> {
-    set: Arc<MapSet<Bytes>>,
+    /// Maps in memory come first: a file that several maps cover is judged by the first.
+    set: Arc<Coverage<ViewMap>>,
     /// The files by their positions in the set, in parts that views share. `None` for a file that has left.
     slots: Vec<Arc<[Option<Covered<F>>]>>,
     /// How many of them are files.
     covered: usize,
+    /// Whether one of the maps that judge files is read by page.
+    is_paged: bool,
     /// The levels with files that no map covers, without the others.
     pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
     /// Counts when the view got the maps.
@@ -40,11 +42,12 @@ pub(crate) struct Mapped<F> {
 
 impl<F> Clone for Mapped<F> {
     fn clone(&self) -> Self {
-        let Self { set, slots, covered, uncovered, false_reads_before } = self;
+        let Self { set, slots, covered, is_paged, uncovered, false_reads_before } = self;
         Self {
             set: set.clone(),
             slots: slots.clone(),
             covered: *covered,
+            is_paged: *is_paged,
             uncovered: uncovered.clone(),
             false_reads_before: *false_reads_before,
         }
@@ -62,28 +65,89 @@ impl<F> Level<F> {
 }
 
 impl<F> Mapped<F> {
-    /// Returns the covered files that may contain a key, the newest last; `None` if all may.
+    /// Returns what a lookup reads, if a map is read by page.
+    #[inline]
+    pub(crate) fn pages_of(&self, hash: KeyHash) -> Option<Pages> {
+        self.is_paged.then(|| Pages::new(hash))
+    }
+
+    /// Returns the covered files that may contain a key, the newest last; `None` if all may. For maps in memory.
     #[inline]
     pub(crate) fn files_of(&self, hash: KeyHash) -> Option<Vec<&Covered<F>>> {
         let (mut files, mut is_known) = (Vec::new(), true);
-        self.set.visit(hash, |found| match found {
-            SetMatch::File(position) => files.extend(self.slot(position)),
-            SetMatch::AnyFile => is_known = false,
-        });
+        for judge in self.set.judges() {
+            if let Some(map) = judge.map().in_memory() {
+                is_known &= self.add(judge, map.candidates(hash), |covered| files.push(covered));
+            }
+        }
         files.sort_unstable_by_key(|covered| Reverse(covered.order));
         is_known.then_some(files)
     }
 
     /// Returns the covered files that may contain each of many keys, with the position of the key: in the order of
-    /// keys, the newest file of each last. `None` if all files may contain some key.
+    /// keys, the newest file of each last. `None` if all files may contain some key, or a map is read by page.
     pub(crate) fn files_of_each(&self, hashes: &[KeyHash]) -> Option<Vec<(usize, &Covered<F>)>> {
+        if self.is_paged {
+            return None;
+        }
         let (mut files, mut is_known) = (Vec::new(), true);
-        self.set.visit_each(hashes, |key, found| match found {
-            SetMatch::File(position) => files.extend(self.slot(position).map(|covered| (key, covered))),
-            SetMatch::AnyFile => is_known = false,
-        });
+        for judge in self.set.judges() {
+            let Some(map) = judge.map().in_memory() else { continue };
+            map.candidates_each(hashes, |key, found| {
+                is_known &= self.add(judge, found, |covered| files.push((key, covered)));
+            });
+        }
         files.sort_unstable_by_key(|&(key, covered)| (key, Reverse(covered.order)));
         is_known.then_some(files)
+    }
+
+    /// Returns the reads that a lookup still needs.
+    pub(crate) fn needed_pages(&self, pages: Option<&Pages>) -> Vec<PageRead> {
+        self.judges_in_view().filter_map(|judge| pages?.visit(judge.map(), |_| ())).collect()
+    }
+
+    /// Returns the covered files that may contain a key, the newest last: those that maps found, and all of the maps
+    /// that say nothing, because a page is missing or damaged.
+    pub(crate) fn files_by_page(&self, pages: Option<&Pages>) -> (Vec<&Covered<F>>, Own) {
+        let (mut files, mut own) = (Vec::new(), Own::InMemory);
+        for judge in self.judges_in_view() {
+            let mut is_known = false;
+            pages.and_then(|pages| {
+                pages.visit(judge.map(), |found| is_known = self.add(judge, found, |covered| files.push(covered)))
+            });
+            if !is_known {
+                own = Own::Any;
+                files.extend(self.files_of_map(judge));
+            }
+        }
+        files.sort_unstable_by_key(|covered| Reverse(covered.order));
+        (files, own)
+    }
+
+    /// Calls `add` for each file of an answer. Returns whether the answer says anything.
+    #[inline]
+    fn add<'a>(&'a self, judge: &MapJudge<ViewMap>, found: MapAnswer<'_>, mut add: impl FnMut(&'a Covered<F>)) -> bool {
+        let mut is_known = true;
+        judge.visit(found, |found| match found {
+            SetMatch::File(position) => self.slot(position).into_iter().for_each(&mut add),
+            SetMatch::AnyFile => is_known = false,
+        });
+        is_known
+    }
+
+    /// Returns the maps whose files have not all left.
+    fn judges_in_view(&self) -> impl Iterator<Item = &MapJudge<ViewMap>> {
+        self.set.judges().iter().filter(|judge| self.files_of_map(judge).next().is_some())
+    }
+
+    fn files_of_map(&self, judge: &MapJudge<ViewMap>) -> impl Iterator<Item = &Covered<F>> {
+        judge.positions().filter_map(|position| self.slot(position))
+    }
+
+    /// Returns the files of the view that these maps judge.
+    pub(crate) fn files_of_maps(&self, is_it: fn(&ViewMap) -> bool) -> impl Iterator<Item = &Covered<F>> {
+        let judges = self.set.judges().iter().filter(move |judge| is_it(judge.map()));
+        judges.flat_map(|judge| self.files_of_map(judge))
     }
 
     #[inline]
@@ -99,15 +163,15 @@ impl<F> Mapped<F> {
         }
     }
 
-    pub(crate) fn maps(&self) -> impl ExactSizeIterator<Item = &Arc<FileMap<Bytes>>> {
-        self.set.maps()
+    pub(crate) fn maps(&self) -> impl Iterator<Item = &ViewMap> {
+        self.set.judges().iter().map(MapJudge::map)
     }
 
-    /// Returns the id of a map that covers the file, and how many entries of it that has.
-    fn entries(&self, file: FileId) -> Option<(u64, u64)> {
-        self.maps().map(|map| map.index()).find_map(|map| {
-            let covered = map.files().get(map.local_id(file)?.index())?;
-            Some((map.map_id().fingerprint(), covered.entries))
+    /// Returns the first map that covers the file, and how many entries of it that has.
+    fn judge_of(&self, file: FileId) -> Option<(&MapJudge<ViewMap>, u64)> {
+        self.set.judges().iter().find_map(|judge| {
+            let covered = judge.map().files().get(judge.map().local_id(file)?.index())?;
+            Some((judge, covered.entries))
         })
     }
 
@@ -120,19 +184,9 @@ impl<F> Mapped<F> {
         self.slot(self.set.position(file)?)
     }
 
-    /// Returns the states of covered files.
-    pub(crate) fn states(&self) -> impl Iterator<Item = &FileState> {
-        self.slots.iter().flat_map(|slots| slots.iter()).flatten().map(|covered| &*covered.state)
-    }
-
-    /// Returns the number of covered files, of the view's, and of all that the maps cover.
-    pub(crate) fn covered_files(&self) -> [usize; 2] {
-        [self.covered, self.maps().map(|map| map.index().files().len()).sum()]
-    }
-
     /// Divides the files of `levels`.
     pub(crate) fn new(
-        maps: &[Arc<FileMap<Bytes>>],
+        mut maps: Vec<ViewMap>,
         levels: &[Arc<Level<F>>],
         config: &Config,
         false_reads_before: [u64; 2],
@@ -141,17 +195,18 @@ impl<F> Mapped<F> {
         F: AsRef<FileFilters>,
     {
         let expected = config.reader.filters.hasher().identity();
-        if let Some(got) = maps.iter().map(|map| map.index().hash_identity()).find(|got| *got != expected) {
+        if let Some(got) = maps.iter().map(|map| map.hash_identity()).find(|got| *got != expected) {
             return Err(BlockError::HashMismatch { expected, got }.into());
         }
         let states = levels.iter().flat_map(|level| level.states());
         let files: Vec<FileId> = states.filter_map(|state| state.id_in_maps()).collect();
-        let mut maps = maps.to_vec();
         // A lookup would consult the others for nothing.
-        maps.retain(|map| files.iter().any(|file| map.index().local_id(*file).is_some()));
-        let set = Arc::new(MapSet::new(&maps, &files));
+        maps.retain(|map| files.iter().any(|file| map.local_id(*file).is_some()));
+        let set = Arc::new(Coverage::new(maps, &files));
         let slots = files.chunks(SLOTS).map(|_| core::iter::repeat_n(None, SLOTS).collect()).collect();
-        let mapped = Self { set, slots, covered: 0, uncovered: Arc::new([]), false_reads_before };
+        let mut judges = set.judges().iter().filter(|judge| judge.positions().next().is_some());
+        let is_paged = judges.any(|judge| judge.map().in_memory().is_none());
+        let mapped = Self { set, slots, covered: 0, is_paged, uncovered: Arc::new([]), false_reads_before };
         let joining = |level: &Arc<Level<F>>| {
             let members = level.members().map(|member| (0, member)).collect();
             (level.number, (HashMap::new(), members))
@@ -239,20 +294,20 @@ impl<F> Mapped<F> {
     /// Takes the file into its slot, if a map covers it. Returns whether one does.
     fn cover(&mut self, level: u32, member: &Member<F>, config: &Config) -> Result<bool, MapError> {
         let Some(id) = member.state.id_in_maps() else { return Ok(false) };
-        let Some(position) = self.set.position(id).filter(|&position| self.slot(position).is_none()) else {
-            return Ok(false);
-        };
+        let free = self.set.position(id).filter(|&position| self.slot(position).is_none());
+        let Some((position, (judge, got))) = free.zip(self.judge_of(id)) else { return Ok(false) };
         let metadata = &member.state.metadata;
         // At most: a map counts keys of one prefix once, and the file may have been given a key twice.
         let expected = Some(metadata.keys_added()).filter(|keys| *keys > 0).unwrap_or(u64::MAX);
-        if let Some((map, got)) = self.entries(id).filter(|(_, got)| *got > expected) {
-            let fingerprint = id.fingerprint();
+        if got > expected {
+            let (fingerprint, map) = (id.fingerprint(), judge.map().map_id().fingerprint());
             return Err(MapError::Contradiction { fingerprint, map, other: None, expected, got });
         }
         for key in metadata.known_keys() {
+            let Some(map) = judge.map().in_memory() else { break };
             let mut is_there = false;
             let found = |found| is_there |= matches!(found, SetMatch::AnyFile) || found == SetMatch::File(position);
-            self.set.visit(config.reader.filters.hash(key), found);
+            judge.visit(map.candidates(config.reader.filters.hash(key)), found);
             if !is_there {
                 return Err(MapError::KnownKeyAbsent { fingerprint: id.fingerprint() });
             }

@@ -1,22 +1,23 @@
 //! What engines call for a view's maps: use them, and ask whether a new one is due.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter_map::{FileMap, MapError, WriteSet};
+use sstfilter_map::{FileMap, MapError, MapIndex, WriteSet};
 
 use super::level::Level;
 use super::mapped::Mapped;
-use super::{FilterView, Maps};
+use super::{Covered, FilterView, Maps};
 use crate::file::FileFilters;
-use crate::state::FileState;
+use crate::pages::ViewMap;
 use crate::stats::{Count, MapStats};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// Returns the view with these maps instead of its own, or without maps. Lookups of keys consult them first, and
-    /// search a covered file only if a map does not exclude it. Then come its key bounds, and its own filter if that is
-    /// in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that they cover
-    /// has left.
+    /// Returns the view with these maps in memory instead of its own, or without. Lookups of keys consult them first,
+    /// and search a covered file only if a map does not exclude it. Then come its key bounds, and its own filter if
+    /// that is in memory. Scans and lookups of prefixes do not use maps. A view has no maps once the last file that
+    /// they cover has left.
     ///
     /// If files [state their writes](FileFilters::with_writes), maps of files are not used beside maps of writes;
     /// otherwise, maps of writes are not used beside maps of files. [`maps`](Self::maps) then lacks them, and the
@@ -39,7 +40,39 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if !of_writes.is_empty() && (of_files.is_empty() || self.states_writes()) {
             return self.with_maps_of_writes(&of_writes);
         }
-        let mapped = Mapped::new(&of_files, &self.levels, &self.config, self.false_reads())?;
+        let paged = self.view_maps().filter(|map| map.in_memory().is_none()).cloned();
+        self.with_view_maps(of_files.into_iter().map(ViewMap::InMemory).chain(paged))
+    }
+
+    /// Returns the view with these maps of files, which are read by page, instead of its own such maps, or without.
+    /// A [`MapIndex`] is the end of a map, whose pages stay on the store. These maps judge the files that no map in
+    /// memory covers, and [`with_maps`](Self::with_maps) leaves them, unless it is passed maps of writes.
+    ///
+    /// A lookup of a key [needs](crate::Candidates::reads) a page of each map that covers a file of the view. If the
+    /// page is damaged, cannot be read, or is not there when the lookup returns its first file, the lookup uses the
+    /// filters of that map's files instead, and is [counted](Self::map_stats). Batches use the filters of all files.
+    ///
+    /// # Errors
+    ///
+    /// A map was built with another hash than the store's, has more entries of a file than the description counts keys,
+    /// or is of writes; two have one id; or the view has maps of writes. The keys that descriptions name are not looked
+    /// up.
+    pub fn with_paged_maps(&self, maps: &[Arc<MapIndex>]) -> Result<Self, MapError> {
+        if self.has_writes() || maps.iter().any(|map| !map.writes().is_empty()) {
+            return Err(MapError::MixedCoverage);
+        }
+        let ids: HashSet<_> = maps.iter().map(|map| map.map_id()).collect();
+        if ids.len() < maps.len() {
+            // A page of one would answer for the other: reads name maps by their ids.
+            let (expected, got) = (format!("{} ids", maps.len()), ids.len().to_string());
+            return Err(MapError::Mismatch { what: "maps that are read by page".into(), expected, got });
+        }
+        let paged = maps.iter().map(|map| ViewMap::Paged(map.clone(), Arc::default()));
+        self.with_view_maps(self.maps().cloned().map(ViewMap::InMemory).chain(paged))
+    }
+
+    fn with_view_maps(&self, maps: impl Iterator<Item = ViewMap>) -> Result<Self, MapError> {
+        let mapped = Mapped::new(maps.collect(), &self.levels, &self.config, self.false_reads())?;
         Ok(Self { maps: mapped.into(), ..self.clone() })
     }
 
@@ -56,19 +89,23 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         if self.has_writes() {
             return self.needs_map_of_writes(policy);
         }
-        let mapped = self.mapped();
+        let is_for_maps = |covered: &Covered<F>| covered.state.is_for_maps();
+        if self.files_of_maps(ViewMap::has_damaged_page).any(is_for_maps) {
+            return Some(MapReason::Damaged);
+        }
+        let in_memory = || self.files_of_maps(|map| map.in_memory().is_some());
         let uncovered = self.uncovered_levels().iter().flat_map(|level| level.states());
         let files = uncovered.filter(|state| state.is_for_maps()).count();
         if files > policy.uncovered_files {
             return Some(MapReason::UncoveredFiles(files));
         }
         // A map that would cover nothing cannot be written.
-        let mapped = mapped.filter(|mapped| files > 0 || mapped.states().any(FileState::is_for_maps))?;
-        if mapped.maps().any(|map| is_damaged(map)) {
+        let mapped = self.mapped().filter(|_| files > 0 || in_memory().any(is_for_maps))?;
+        if self.maps().any(|map| is_damaged(map)) {
             return Some(MapReason::Damaged);
         }
-        let ([covered, of_maps], [lookups, reads]) = (mapped.covered_files(), self.false_reads());
-        let gone = of_maps.saturating_sub(covered);
+        let of_maps: usize = self.maps().map(|map| map.index().files().len()).sum();
+        let (gone, [lookups, reads]) = (of_maps.saturating_sub(in_memory().count()), self.false_reads());
         if gone as f64 > policy.files_gone * of_maps as f64 {
             return Some(MapReason::FilesGone(gone));
         }
@@ -92,7 +129,21 @@ impl<F> FilterView<F> {
     /// Returns the maps; maps of writes in the order of their first writes.
     pub fn maps(&self) -> impl Iterator<Item = &Arc<FileMap<Bytes>>> {
         let of_writes = self.writes().into_iter().flat_map(WriteSet::maps);
-        self.mapped().into_iter().flat_map(Mapped::maps).chain(of_writes)
+        self.view_maps().filter_map(ViewMap::in_memory).chain(of_writes)
+    }
+
+    /// Returns the maps that are read by page.
+    pub fn paged_maps(&self) -> impl Iterator<Item = &Arc<MapIndex>> {
+        self.view_maps().filter_map(|map| if let ViewMap::Paged(map, _) = map { Some(map) } else { None })
+    }
+
+    /// Returns the maps of files.
+    pub(super) fn view_maps(&self) -> impl Iterator<Item = &ViewMap> {
+        self.mapped().into_iter().flat_map(Mapped::maps)
+    }
+
+    pub(super) fn files_of_maps(&self, is_it: fn(&ViewMap) -> bool) -> impl Iterator<Item = &Covered<F>> {
+        self.mapped().into_iter().flat_map(move |mapped| mapped.files_of_maps(is_it))
     }
 
     /// Returns the files that no map covers, with their levels.
@@ -196,7 +247,8 @@ impl MapPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MapReason {
-    /// A map has damaged or unknown pages. [`FilterView::write_map`] needs the keys of its files.
+    /// A map has damaged or unknown pages, or a read of one by page found damage. [`FilterView::write_map`] needs the
+    /// keys of its files.
     Damaged,
     /// No map covers this many files; of maps of writes, this many files state writes that are not all covered.
     UncoveredFiles(usize),

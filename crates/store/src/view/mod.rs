@@ -23,7 +23,7 @@ pub(super) use level::Level;
 pub use level::ViewError;
 #[cfg(feature = "maps")]
 pub use map_write::MapWrite;
-use mapped::Mapped;
+pub(super) use mapped::Mapped;
 #[cfg(feature = "maps")]
 pub use maps::{MapPolicy, MapReason};
 
@@ -85,6 +85,15 @@ pub(super) struct Covered<F> {
     pub(super) order: Order,
     pub(super) file: Arc<F>,
     pub(super) state: Arc<FileState>,
+}
+
+/// Which filters of covered files are probed.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Own {
+    /// Those in memory. Loading a filter pays off only where most keys are absent, and maps have excluded these.
+    InMemory,
+    /// Those of all files: a page is missing or damaged, and its map has excluded nothing.
+    Any,
 }
 
 impl<F> Clone for Maps<F> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use sstfilter::KeyHash;
 
-use super::Covered;
 use super::level::{Edited, Level, LevelChange};
+use super::{Covered, Own};
 use crate::config::Config;
+use crate::pages::{PageRead, Pages};
 
 pub(crate) struct Mapped<F> {
     pub(crate) uncovered: Arc<[Arc<Level<F>>]>,
@@ -21,6 +22,18 @@ impl<F> Mapped<F> {
     }
 
     pub(crate) fn files_of_each(&self, _: &[KeyHash]) -> Option<Vec<(usize, &Covered<F>)>> {
+        match self.none {}
+    }
+
+    pub(crate) fn pages_of(&self, _: KeyHash) -> Option<Pages> {
+        match self.none {}
+    }
+
+    pub(crate) fn needed_pages(&self, _: Option<&Pages>) -> Vec<PageRead> {
+        match self.none {}
+    }
+
+    pub(crate) fn files_by_page(&self, _: Option<&Pages>) -> (Vec<&Covered<F>>, Own) {
         match self.none {}
     }
 

@@ -12,6 +12,7 @@
 //! - `budget`: what is in memory, while threads probe, plan and load.
 //! - `ongoing`: lookups that wait for reads of others.
 //! - `maps`: views with file maps.
+//! - `paged`: views with file maps that are read by page.
 //! - `writes`: views with maps of writes.
 //! - `writes_model`: random stores with maps of writes, compared with a map of keys.
 //! - `levels`: a plan of bits by level, measured on its filters.
@@ -40,6 +41,7 @@ mod levels;
 mod maps;
 mod model;
 mod ongoing;
+mod paged;
 mod panics;
 mod partition_bytes;
 mod partitions;

@@ -59,7 +59,7 @@ pub(crate) fn write(view: &FilterView<File>) -> (FileId, Vec<u8>) {
     (map, finish(view.write_map(options()).unwrap(), map, |file| Some(hashes(view, file))).unwrap())
 }
 
-fn map_of(view: &FilterView<File>) -> Map {
+pub(crate) fn map_of(view: &FilterView<File>) -> Map {
     let (map, bytes) = write(view);
     load(view, map, bytes)
 }
@@ -72,7 +72,7 @@ fn found(view: &FilterView<File>, key: &[u8]) -> Vec<*const File> {
     all_candidates(view, key).iter().map(Arc::as_ptr).collect()
 }
 
-fn key(number: u32) -> Key {
+pub(crate) fn key(number: u32) -> Key {
     number.to_be_bytes().to_vec()
 }
 

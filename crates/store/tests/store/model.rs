@@ -18,14 +18,15 @@ use sstfilter::{
 use sstfilter_map::{FileMap, MapOptions};
 use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PartitionCut, PartitionOptions,
-    PendingRead, TableIdentity, ViewEdit, ViewError,
+    FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView, PageRead, PartitionCut,
+    PartitionOptions, PendingRead, TableIdentity, ViewEdit, ViewError,
 };
 
 use crate::common::effort;
 use crate::common::random::Random;
 use crate::engine::{Disk, File, Key, Mode, build_with, with_key_parts};
-use crate::maps::finish;
+use crate::maps::{Map, finish};
+use crate::paged::{bytes_of, paged};
 
 /// Levels 1 to 3 are sorted.
 const LEVELS: u32 = 4;
@@ -35,6 +36,8 @@ struct Snapshot {
     view: FilterView<File>,
     /// At level 0 the newest first, at the others in any order.
     levels: BTreeMap<u32, Vec<Arc<File>>>,
+    /// The maps that may be read by page.
+    stored: Vec<Map>,
 }
 
 /// What is done with the files of a snapshot.
@@ -78,6 +81,9 @@ impl Snapshot {
         let (to_end, gives_up) = (random.one_in(2), random.one_in(20));
         let (mut given, mut is_whole) = (Vec::new(), true);
         let mut candidates = self.view.candidates(key);
+        if self.view.paged_maps().next().is_some() {
+            (0..random.below(4)).for_each(|_| self.read_pages(random, candidates.reads().pages));
+        }
         while let Some(file) = candidates.next_file() {
             file.given.fetch_add(1, Ordering::Relaxed);
             given.push(file.clone());
@@ -92,6 +98,21 @@ impl Snapshot {
             }
         }
         self.check(&given, is_whole, |file| file.is_needed(key), &format!("key {:?}", key.escape_ascii().to_string()));
+    }
+
+    /// Reads pages of maps, wrongly or not at all.
+    fn read_pages(&self, random: &mut Random, pages: Vec<PageRead>) {
+        for page in pages {
+            let bytes = bytes_of(&self.stored, &page);
+            let other = random.pick(&self.stored).as_bytes();
+            match random.below(12) {
+                0 => drop(page),
+                1 => page.complete(Err("the disk is away")),
+                2 => page.complete(Ok::<_, &str>(bytes.iter().rev().copied().collect())),
+                3 => page.complete(Ok::<_, &str>(other.iter().copied().take(bytes.len()).collect())),
+                _ => page.complete(Ok::<_, &str>(bytes)),
+            }
+        }
     }
 
     fn look_up_each(&self, random: &mut Random, keys: &[&[u8]]) {
@@ -187,7 +208,7 @@ struct World {
     has_many_files: bool,
     has_maps: bool,
     /// Maps that were written so far, also damaged ones and those of earlier views.
-    maps: Vec<Arc<FileMap<Bytes>>>,
+    maps: Vec<Map>,
     largest_filter: u64,
     now: Arc<Snapshot>,
     old: Vec<Arc<Snapshot>>,
@@ -283,7 +304,7 @@ impl World {
         let foreign = FilterStore::new(
             Filters::default().with_hasher(KeyHasher::with_secret_seed(SecretSeed::from_bytes([9; 8]))),
         );
-        let now = Arc::new(Snapshot { view: FilterView::new(&reader), levels: BTreeMap::new() });
+        let now = Arc::new(Snapshot { view: FilterView::new(&reader), levels: BTreeMap::new(), stored: Vec::new() });
         Self {
             universe: universe.clone(),
             reader,
@@ -409,7 +430,8 @@ impl World {
         let overlap = levels.iter().find(|(level, files)| **level != 0 && overlaps(files));
         match (self.now.view.edited(edit), overlap) {
             (Ok(view), None) => {
-                let before = core::mem::replace(&mut self.now, Arc::new(Snapshot { view, levels }));
+                let stored = self.now.stored.clone();
+                let before = core::mem::replace(&mut self.now, Arc::new(Snapshot { view, levels, stored }));
                 if self.random.one_in(4) {
                     self.old.push(before);
                 }
@@ -644,7 +666,7 @@ impl World {
     }
 
     /// Writes a map of some of the files, from the maps of the view or from keys, and gives the view one or two of all
-    /// maps so far, or none.
+    /// maps so far, or none, and others to be read by page.
     fn change_maps(&mut self) {
         let options = MapOptions::with_prefix_bits(26).unwrap().with_page_bytes(1 << 10).unwrap();
         let (random, filters) = (&mut self.random, self.reader.filters().clone());
@@ -663,8 +685,10 @@ impl World {
         if let [first, ..] = &mut maps[..] {
             *first = random.pick(&self.maps).clone();
         }
-        let Snapshot { view, levels } = &*self.now;
-        self.now = Arc::new(Snapshot { view: view.with_maps(&maps).unwrap(), levels: levels.clone() });
+        let by_page: Vec<_> = self.maps.iter().rev().take(4).filter(|_| random.one_in(4)).cloned().collect();
+        let Snapshot { view, levels, .. } = &*self.now;
+        let view = paged(&view.with_maps(&maps).unwrap(), &by_page).unwrap();
+        self.now = Arc::new(Snapshot { view, levels: levels.clone(), stored: self.maps.clone() });
     }
 
     fn step(&mut self) {
