@@ -16,7 +16,7 @@ use crate::figures::nanoseconds;
 use crate::harness::least_times;
 use crate::keys::{KeySet, Keys};
 use crate::report::describe;
-use crate::subject::{BATCH_KEYS, BuildError};
+use crate::subject::{BATCH_KEYS, BuildError, Queries};
 use crate::subjects::sstfilter::{self as ours, NAME};
 use crate::subjects::{fastbloom, sbbf};
 

@@ -2,6 +2,8 @@
 
 use sstfilter::KeyHash;
 
+use crate::subject::Queries;
+
 /// Distinct well mixed hashes, as numbers for the peers and as [`KeyHash`]es for us.
 pub struct KeySet {
     numbers: Vec<u64>,
@@ -69,23 +71,15 @@ impl KeySet {
     pub fn all(&self) -> Keys<'_> {
         Keys { numbers: &self.numbers, hashes: &self.hashes }
     }
-
-    /// Returns the first `count` keys, or all if there are fewer.
-    pub fn first(&self, count: usize) -> Keys<'_> {
-        let count = count.min(self.numbers.len());
-        Keys { numbers: &self.numbers[..count], hashes: &self.hashes[..count] }
-    }
 }
 
-impl<'a> Keys<'a> {
-    /// Splits the keys into parts of `count`; the last part has the rest.
-    pub fn chunks(self, count: usize) -> impl Iterator<Item = Keys<'a>> {
+impl Queries for Keys<'_> {
+    fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
         let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
-        pairs.map(|(numbers, hashes)| Keys { numbers, hashes })
+        pairs.map(|(numbers, hashes)| Self { numbers, hashes })
     }
 
-    /// Returns the number of keys.
-    pub fn len(self) -> usize {
+    fn len(self) -> usize {
         self.numbers.len()
     }
 }

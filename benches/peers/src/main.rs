@@ -8,6 +8,7 @@ mod joins;
 mod key_bytes;
 mod keys;
 mod many_filters;
+mod points;
 mod ranges;
 mod record;
 mod report;
@@ -127,8 +128,8 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
         key_bytes: Vec::new(),
         counted: Vec::new(),
     };
-    for round in harness::rounds(args.length()) {
-        let records = harness::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
+    for round in points::rounds(args.length()) {
+        let records = points::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
         println!("{} keys\n\n{}", grouped(round.keys as u64), tables::of_size(&records, round.keys as u64).aligned());
         measurements.records.extend(records);
     }

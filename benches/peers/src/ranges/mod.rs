@@ -8,7 +8,6 @@ mod random;
 pub mod record;
 mod subject;
 pub mod tables;
-mod targets;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use sstfilter_charts::{Machine, today};
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
-use self::subject::Subject;
+use self::subject::Subjects;
 use crate::record::write_json;
 use crate::subject::{arguments, is_wanted};
 
@@ -47,7 +46,7 @@ impl RangesArgs {
         }
     }
 
-    fn subjects(&self) -> Result<Vec<Box<dyn Subject>>, Box<dyn Error>> {
+    fn subjects(&self) -> Result<Subjects, Box<dyn Error>> {
         let lengths = &LENGTHS[1..];
         let mut subjects = ours::subjects(lengths)?;
         subjects.extend(peers::subjects(lengths));

@@ -9,18 +9,10 @@ use sstfilter::{
 
 use super::IsaChoice;
 use crate::keys::Keys;
-use crate::subject::{BuildError, BuildResult, Family, Filter, Label, Subject, count_batches, count_where};
+use crate::subject::{BuildError, Family, Filter, Label, Subject, count_batches, count_where};
 
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
-
-/// One policy, made once, as a store does, with one set of kernels.
-struct Ours {
-    kind: &'static str,
-    name: &'static str,
-    policy: FixedPolicy,
-    isa: Option<InstructionSet>,
-}
 
 /// The size of a kind's filters: bits per key, a rate, or the bits of fingerprints.
 #[derive(Clone, Copy)]
@@ -79,14 +71,24 @@ pub fn record_name(kind: &str) -> &str {
 /// All our kinds, for one or for each instruction set.
 pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let sets = isa.sets();
-    let of_kind = |(kind, name, size): (_, _, Size)| {
-        let policy = move || size.policy(name).expect("a kind at a size that it has");
-        sets.iter().map(move |&isa| Box::new(Ours { kind, name, policy: policy(), isa }) as Box<dyn Subject>)
-    };
+    let of_kind = |(kind, name, size)| sets.iter().map(move |&isa| subject(kind, name, size, isa));
     // A kind without a record of another name is measured under its own.
     let others = kind::all().iter().filter(|entry| record_name(entry.name) == entry.name);
     let others = others.map(|entry| (entry.name, entry.name, Size::Rate(0.01)));
     KINDS.into_iter().chain(others).flat_map(of_kind).collect()
+}
+
+/// One policy, made once, as a store does, with one set of kernels.
+fn subject(kind: &'static str, name: &str, size: Size, isa: Option<InstructionSet>) -> Box<dyn Subject> {
+    let policy = size.policy(name).expect("a kind at a size that it has");
+    let family = if name.ends_with("bloom") { Family::Bloom } else { Family::Static };
+    let label = Label { isa: isa.map(InstructionSet::name), ..Label::of(NAME, kind, family, kind) };
+    label.built_by(move |keys| {
+        let isa = isa.unwrap_or_else(InstructionSet::fastest);
+        simd::select(isa)?;
+        let block = block_of(&policy, keys.hashes)?;
+        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
+    })
 }
 
 impl Size {
@@ -113,21 +115,6 @@ pub fn block(kind: &str, size: Sizing, hashes: &[KeyHash]) -> Result<FilterBlock
     block_of(&KindEntry::named(kind).ok_or("no such kind")?.configure(size)?, hashes)
 }
 
-impl Subject for Ours {
-    fn label(&self) -> Label {
-        let family = if self.name.ends_with("bloom") { Family::Bloom } else { Family::Static };
-        let isa = self.isa.map(InstructionSet::name);
-        Label { isa, ..Label::of(NAME, self.kind, family, self.kind) }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        let isa = self.isa.unwrap_or_else(InstructionSet::fastest);
-        simd::select(isa)?;
-        let block = block_of(&self.policy, keys.hashes)?;
-        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
-    }
-}
-
 struct Built {
     block: FilterBlock<Bytes>,
     isa: InstructionSet,
@@ -142,11 +129,11 @@ impl Built {
 }
 
 impl Filter for Built {
-    fn bytes(&self) -> u64 {
-        self.block.as_bytes().len() as u64
+    fn bytes(&self) -> Option<u64> {
+        Some(self.block.as_bytes().len() as u64)
     }
 
-    fn count(&self, keys: Keys<'_>) -> u64 {
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
         self.select();
         count_where(keys.hashes, |&hash| self.block.may_contain(hash))
     }
