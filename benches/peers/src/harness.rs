@@ -211,12 +211,12 @@ impl Figures {
     }
 }
 
-/// Returns the minimum nanoseconds of each of `works` in `turns` turns, round-robin.
-pub fn least_times<W: FnMut() -> u64>(works: &mut [W], turns: usize) -> Vec<f64> {
+/// Returns the minimum nanoseconds to `run` each of `works` in `turns` turns, round-robin.
+pub fn least_times<W>(works: &mut [W], turns: usize, mut run: impl FnMut(&mut W) -> u64) -> Vec<f64> {
     let mut least = vec![f64::INFINITY; works.len()];
     for _ in 0..turns {
         for (work, least) in works.iter_mut().zip(&mut least) {
-            let (answer, nanoseconds) = timed(work);
+            let (answer, nanoseconds) = timed(|| run(work));
             black_box(answer);
             *least = least.min(nanoseconds);
         }

@@ -117,8 +117,9 @@ fn measure(build: Keys<'_>, probe: Keys<'_>, threads: usize, turns: usize) -> Re
             return Err(format!("{implementation} {kind}: the join has another result than without a filter").into());
         }
     }
-    let mut works = FILTERS.map(|(_, _, filter)| move || joined(filter).map_or(0, |joined| joined.sum));
-    Ok(least_times(&mut works, turns).into_iter().map(|time| time / probe.len() as f64).collect())
+    let mut works = FILTERS.map(|(_, _, filter)| filter);
+    let times = least_times(&mut works, turns, |filter| joined(*filter).map_or(0, |joined| joined.sum));
+    Ok(times.into_iter().map(|time| time / probe.len() as f64).collect())
 }
 
 fn table(rows: &[Vec<f64>]) -> Table {

@@ -197,15 +197,3 @@ pub fn count_batches<T>(keys: &[T], matches: &mut MatchBitmap, mut answer: impl 
         sum + matches.count()
     })
 }
-
-/// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
-pub fn is_wanted(only: &[String], implementation: &str, kind: &str) -> bool {
-    let name = format!("{implementation} {kind}").to_lowercase();
-    only.is_empty() || only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
-}
-
-/// The arguments of a run, to reproduce it: flags, if they were passed, and the names that were chosen.
-pub fn arguments(flags: &[(bool, &str)], only: &[String]) -> Vec<String> {
-    let flags = flags.iter().filter(|(is_passed, _)| *is_passed).map(|(_, flag)| (*flag).to_owned());
-    flags.chain(only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
-}

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use flate2::read::GzDecoder;
 use sstfilter::KeyRange;
 
-use super::random::Random;
+use crate::random::Random;
 use crate::subject::Queries;
 
 /// Names of Debian 12, and names of a later release that Debian 12 does not have.
