@@ -10,7 +10,7 @@ use sstfilter_table::{TableBuilder, TableOptions};
 type Failed = Box<dyn std::error::Error>;
 
 fn policies() -> Vec<Arc<dyn FilterPolicy>> {
-    let policy = |entry| Arc::new(pick::some_policy(entry).with_min_keys(0)) as Arc<dyn FilterPolicy>;
+    let policy = |entry| Arc::new(pick::some_policy(entry, 8).with_min_keys(0)) as Arc<dyn FilterPolicy>;
     kind::all().iter().map(policy).collect()
 }
 

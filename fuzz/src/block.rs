@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BlockError, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FileId, FilterBlock, FilterError,
-    FilterSet, Filters, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindId,
-    LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
+    FilterHealth, FilterSet, Filters, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts,
+    KindId, LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
 };
 
 use crate::block_forge;
@@ -167,34 +168,30 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
 /// inserted key.
 fn restore(bytes: &[u8], kind: KindId, context: LoadContext<'_>, hashes: &[KeyHash]) {
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
-    let is_refused = |error: &FilterError, wanted: KindId| {
-        shown(error);
-        kind == wanted && block.verify().is_ok() && block.info().whole_keys
+    let refused = |error: FilterError, wanted: KindId| {
+        shown(&error);
+        assert!(kind != wanted || block.verify().is_err() || !block.info().whole_keys, "{error}");
     };
     match StandardBloom::from_block(bytes, context) {
         Ok(mut filter) => {
             same_answers(&block, hashes, |hash| filter.contains(hash));
             hashes.iter().for_each(|&hash| _ = filter.insert(hash));
-            hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-            healthy(&filter.health());
             let _ = filter.estimated_keys();
-            reopened(&filter.to_block().expect("it was a block"), hashes);
+            holds(&filter, &filter.health(), filter.to_block(), hashes);
         }
-        Err(error) => assert!(!is_refused(&error, KindId::STANDARD_BLOOM), "{error}"),
+        Err(error) => refused(error, KindId::STANDARD_BLOOM),
     }
     match RegisterBlockedBloom::from_block(bytes, context) {
         Ok(filter) => {
             same_answers(&block, hashes, |hash| filter.contains(hash));
             filter.insert_all(hashes);
-            hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-            healthy(&filter.health());
-            reopened(&filter.to_block().expect("it was a block"), hashes);
+            holds(&filter, &filter.health(), filter.to_block(), hashes);
         }
-        Err(error) => assert!(!is_refused(&error, KindId::REGISTER_BLOCKED_BLOOM), "{error}"),
+        Err(error) => refused(error, KindId::REGISTER_BLOCKED_BLOOM),
     }
     match CountingBloom::from_block(bytes, context) {
         Ok(filter) => counting(filter, &block, hashes),
-        Err(error) => assert!(!is_refused(&error, KindId::COUNTING_BLOOM), "{error}"),
+        Err(error) => refused(error, KindId::COUNTING_BLOOM),
     }
     match CuckooFilter::from_block(bytes, context) {
         Ok(filter) => cuckoo(filter, &block, hashes),
@@ -213,10 +210,8 @@ fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, hashes: &[Key
     }
     assert_eq!(filter.keys(), before);
     filter.insert_all(hashes);
-    hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-    healthy(&filter.health());
     let _ = (filter.saturated(), filter.estimated_keys());
-    reopened(&filter.to_block().expect("it was a block"), hashes);
+    holds(&filter, &filter.health(), filter.to_block(), hashes);
     let standard = filter.to_standard_bloom().expect("smaller than the block");
     hashes.iter().for_each(|&hash| assert!(standard.contains(hash)));
     hashes.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
@@ -230,8 +225,7 @@ fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, hashes: &[KeyHas
     let inserted: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.insert(hash).is_ok()).collect();
     held.iter().chain(&inserted).for_each(|&hash| assert!(filter.contains(hash)));
     assert_eq!(filter.keys(), before + inserted.len() as u64);
-    healthy(&filter.health());
-    reopened(&filter.to_block().expect("it was a block"), &inserted);
+    holds(&filter, &filter.health(), filter.to_block(), &inserted);
     inserted.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
     held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
     assert_eq!(filter.keys(), before);
@@ -241,15 +235,13 @@ fn same_answers(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], contains: impl F
     hashes.iter().for_each(|&hash| assert_eq!(contains(hash), block.may_contain(hash), "{hash:?}"));
 }
 
-fn healthy(health: &sstfilter::FilterHealth) {
+/// Checks that a filter contains keys, also after it was stored.
+fn holds(filter: &impl DynamicFilter, health: &FilterHealth, stored: Result<Bytes, FilterError>, hashes: &[KeyHash]) {
     assert!((0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
     assert!((0.0..=1.0).contains(&health.expected_fpr), "{health:?}");
-}
-
-fn reopened(block: &[u8], hashes: &[KeyHash]) {
-    let block = FilterBlock::open_unverified(block).expect("it was just written");
+    let block = FilterBlock::open_unverified(stored.expect("it was a block")).expect("it was just written");
     block.verify().expect("it was just written");
-    hashes.iter().for_each(|&hash| assert!(block.may_contain(hash)));
+    hashes.iter().for_each(|&hash| assert!(filter.contains(hash) && block.may_contain(hash)));
 }
 
 #[cfg(test)]

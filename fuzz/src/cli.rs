@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use arbitrary::{Result, Unstructured};
+use clap::{Command, CommandFactory};
 use sstfilter::kind;
 use sstfilter_cli::{Cli, Outcome};
 
@@ -18,107 +20,30 @@ pub fn exercise(bytes: &[u8]) {
     };
 }
 
+/// Values of options. Those that an option lists, and the names of kinds, are added to them.
+const VALUES: &str = "-- - = 0 1 -1 0.01 1e-400 1e400 nan inf -0.0 10% 4K 4Ki:hash 256Mi 18446744073709551615 \
+                      99999999999T 0xff 0x auto ordered hashed:64:0.01:4";
+
 /// Words that arguments are made of, so that few bytes make a command line.
-const WORDS: &[&str] = &[
-    "demo",
-    "build",
-    "get",
-    "probe",
-    "inspect",
-    "verify",
-    "advise",
-    "kind",
-    "levels",
-    "files",
-    "report",
-    "rebuild",
-    "filter",
-    "map",
-    "merge",
-    "compare",
-    "completions",
-    "man",
-    "--keys-only",
-    "--salvage",
-    "--range",
-    "--ranges",
-    "--key",
-    "--list",
-    "maybe",
-    "absent",
-    "--family",
-    "--only-problems",
-    "--json",
-    "--all",
-    "--quiet",
-    "--input",
-    "--generate",
-    "--out",
-    "--files",
-    "--consecutive",
-    "--table-bytes",
-    "--level",
-    "--policy",
-    "--fpr",
-    "--bits-per-key",
-    "--hash-seed",
-    "--partitions",
-    "--range-filter",
-    "ordered",
-    "hashed:64:0.01:4",
-    "--secret-seed-file",
-    "--overwrite",
-    "--memory-limit",
-    "--keys",
-    "--memory",
-    "--updates",
-    "--writers",
-    "--lookups-per-key",
-    "--false-positive-ns",
-    "--absent",
-    "--keys-format",
-    "lines",
-    "nul",
-    "hex",
-    "--holdout",
-    "10%",
-    "--rewrites",
-    "--maps",
-    "--prices",
-    "--help",
-    "--version",
-    "--",
-    "-",
-    "=",
-    "auto",
-    "bloom",
-    "ribbon",
-    "standard-bloom",
-    "binary-fuse",
-    "line-ribbon",
-    "xor",
-    "xor+",
-    "insert",
-    "remove",
-    "none",
-    "0",
-    "1",
-    "-1",
-    "0.01",
-    "1e-400",
-    "1e400",
-    "nan",
-    "inf",
-    "-0.0",
-    "4K",
-    "4Ki:hash",
-    "256Mi",
-    "18446744073709551615",
-    "99999999999T",
-    "0xff",
-    "0x",
-    "",
-];
+static WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let mut words: Vec<String> = VALUES.split(' ').chain([""]).map(str::to_owned).collect();
+    words.extend(kind::all().iter().map(|entry| entry.name.to_owned()));
+    add_words(&Cli::command(), &mut words);
+    // Commands share options.
+    words.sort();
+    words.dedup();
+    words
+});
+
+/// Adds the names of a command, of its options and of the commands below it.
+fn add_words(command: &Command, words: &mut Vec<String>) {
+    words.push(command.get_name().to_owned());
+    for option in command.get_arguments() {
+        words.extend(option.get_long().map(|name| format!("--{name}")));
+        words.extend(option.get_possible_values().iter().map(|value| value.get_name().to_owned()));
+    }
+    command.get_subcommands().for_each(|command| add_words(command, words));
+}
 
 /// Parses any words as arguments. Runs only advice, which touches no file.
 fn parse(input: &mut Unstructured<'_>) -> Result<()> {
@@ -128,19 +53,16 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
             0 => input.arbitrary::<&str>()?.to_owned(),
             1 => input.arbitrary::<f64>()?.to_string(),
             2 => input.arbitrary::<u64>()?.to_string(),
-            3 => format!("{}={}", input.choose(WORDS)?, input.choose(WORDS)?),
-            _ => (*input.choose(WORDS)?).to_owned(),
+            3 => format!("{}={}", input.choose(&WORDS)?, input.choose(&WORDS)?),
+            _ => input.choose(&WORDS)?.clone(),
         };
         arguments.push(word);
     }
     // Any other command could touch files that a random path names.
     let is_advice = arguments.get(1).is_some_and(|command| command == "advise")
         && arguments.get(2).is_some_and(|command| command == "kind" || command == "files");
-    match Cli::from_arguments(&arguments) {
-        Ok(cli) if is_advice => drop(run(&cli, arguments.iter().any(|word| word == "--json"))),
-        Ok(_) => {}
-        Err(error) => assert!(!error.to_string().is_empty()),
-    }
+    let cli = parsed(&arguments).filter(|_| is_advice);
+    let _ = cli.and_then(|cli| run(&cli, arguments.iter().any(|word| word == "--json")));
     Ok(())
 }
 
@@ -186,13 +108,13 @@ fn command(words: &[&str], more: &[String], is_json: bool) -> Option<(Outcome, V
     let json = is_json.then_some("--json");
     let words = ["sstfilter"].iter().chain(words).copied().chain(json).map(str::to_owned);
     let words: Vec<String> = words.chain(more.iter().cloned()).collect();
-    match Cli::from_arguments(&words) {
-        Ok(cli) => run(&cli, is_json),
-        Err(error) => {
-            assert!(!error.to_string().is_empty());
-            None
-        }
-    }
+    run(&parsed(&words)?, is_json)
+}
+
+/// Parses arguments. A refusal has a message.
+fn parsed(arguments: &[String]) -> Option<Cli> {
+    let parsed = Cli::from_arguments(arguments);
+    parsed.inspect_err(|error| assert!(!error.to_string().is_empty())).ok()
 }
 
 /// The words of a path that this target made.
@@ -216,7 +138,7 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
     command(&["get", file], &[], is_json);
     command(&["get", file, "--salvage"], &[], is_json);
     command(&["get", file, "--keys-only"], &[], is_json);
-    let block = beside(file);
+    let block = format!("{file}.of-filter");
     if command(&["filter", file, "--out", &block], &[], is_json).is_some() {
         let verified = command(&["verify", &block], &[], is_json).map(|(outcome, _)| outcome);
         assert_eq!(verified, Some(Outcome::Yes), "a copied filter is sound");
@@ -227,11 +149,6 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
     command(&["probe", directory, "--keys", file], &[], is_json);
     assert!(!contents.is_empty() || sound != Some(Outcome::Yes), "an empty file is no table");
     Ok(())
-}
-
-/// A name for the block of `file`.
-fn beside(file: &str) -> String {
-    format!("{file}.of-filter")
 }
 
 /// Options of a build, in any number.

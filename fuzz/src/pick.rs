@@ -29,13 +29,14 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
     })
 }
 
-/// Returns a policy of a kind, at the first of some sizes that the kind supports.
+/// Returns a policy of a kind, with so many bits of fingerprints or per key, or else at 1 %.
 ///
 /// # Panics
 ///
 /// If the kind has none of them.
-pub fn some_policy(entry: &KindEntry) -> FixedPolicy {
-    let sizes = [Sizing::FingerprintBits(8), BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into()];
+pub fn some_policy(entry: &KindEntry, bits: u8) -> FixedPolicy {
+    let per_key = BitsPerKey::from_millibits(u32::from(bits) * 1_000).expect("in range");
+    let sizes = [Sizing::FingerprintBits(bits), per_key.into(), FalsePositiveRate::ONE_PERCENT.into()];
     let policy = sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok());
     policy.unwrap_or_else(|| panic!("{}: no filters of these sizes", entry.name))
 }

@@ -3,15 +3,15 @@
 
 use core::ops::Range;
 
-use crate::block_forge::{self, Mutate};
+use crate::block_forge::{self, Mutate, Parts};
 use crate::metadata;
 use crate::random::Random;
 
 /// Bytes of a footer; the last eight are the magic number.
-pub const FOOTER: usize = 64;
+const FOOTER: usize = 64;
 
 /// Bytes of the checksum behind each block.
-pub const CHECKSUM: usize = 4;
+const CHECKSUM: usize = 4;
 
 /// The offset and length of a block's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,7 @@ pub struct Blocks {
 }
 
 /// The checksum of `contents` at `offset` in the table of this id.
-#[must_use]
-pub fn bound_checksum(contents: &[u8], table_id: &[u8; 16], offset: usize) -> u32 {
+fn bound_checksum(contents: &[u8], table_id: &[u8; 16], offset: usize) -> u32 {
     let sum = crc32c::crc32c_append(crc32c::crc32c(contents), table_id);
     crc32c::crc32c_append(sum, &(offset as u64).to_le_bytes())
 }
@@ -71,8 +70,7 @@ fn take<'a>(bytes: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
 }
 
 /// Returns the keys of a block and the ranges of their values, up to the first that cannot be read.
-#[must_use]
-pub fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Range<usize>)> {
+fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Range<usize>)> {
     let mut found: Vec<(Vec<u8>, Range<usize>)> = Vec::new();
     let restarts = contents.last_chunk().map_or(0, |&count| u32::from_le_bytes(count) as usize);
     let end = contents.len().saturating_sub(restarts.saturating_add(1).saturating_mul(4));
@@ -167,7 +165,22 @@ impl Blocks {
         }
     }
 
-    /// Repairs the checksums of all blocks and filters, and the footer's checksum, length and magic number.
+    /// The ranges of everything that a writer decides about, in a table of so many bytes.
+    pub fn parts(&self, table_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+        let blocks = self.links.iter().map(|link| link.handle.offset..link.handle.offset + link.handle.length);
+        blocks.chain([self.filters.clone(), table_bytes - FOOTER..table_bytes])
+    }
+
+    /// Repairs the checksums of a filter in one block, if no length changes with them.
+    pub fn seal_filter(&self, table: &mut [u8]) {
+        let filter = &mut table[self.filters.clone()];
+        let sealed = Parts::of(filter).seal();
+        if sealed.len() == filter.len() {
+            filter.copy_from_slice(&sealed);
+        }
+    }
+
+    /// Repairs the checksums of all blocks, and of filters in their description, and the footer's checksum, length and magic number.
     pub fn seal(&self, table: &mut [u8]) {
         let filters = table[self.filters.clone()].to_vec();
         metadata::seal_covered(&mut table[self.metadata.clone()], &filters);
@@ -177,7 +190,7 @@ impl Blocks {
 }
 
 /// Makes the last bytes of `table` a footer with a valid checksum.
-pub fn seal_footer(table: &mut [u8]) {
+fn seal_footer(table: &mut [u8]) {
     let length = table.len() as u64;
     let Some(footer) = table.last_chunk_mut::<FOOTER>() else { return };
     footer[16..24].copy_from_slice(&length.to_le_bytes());

@@ -47,7 +47,8 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 /// Writes the entries that the writer accepts: each whose key is above the last.
-fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
+#[must_use]
+pub fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
     let mut builder = TableBuilder::new(Vec::new(), options).expect("the extractor's name fits");
     let mut contents = Contents::new();
     for (key, value) in entries {

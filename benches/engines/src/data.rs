@@ -43,9 +43,9 @@ impl fmt::Display for Scenario {
 pub(crate) struct Data {
     pub(crate) scenario: Scenario,
     /// Keys that no file contains, in random order.
-    pub(crate) absent: Queries,
+    pub(crate) absent: Vec<String>,
     /// Keys that a file contains, in random order.
-    pub(crate) present: Queries,
+    pub(crate) present: Vec<String>,
 }
 
 impl Data {
@@ -54,8 +54,8 @@ impl Data {
         // The same keys in every run, so that false positives do not vary.
         let random = |seed: u64, bound: u64| (0..queries as u64).map(move |i| mixed(i ^ (seed << 32)) % bound);
         // Below the last present key, so that the key range of the files excludes no query.
-        let absent = Queries::new(random(1, keys - 1).map(|i| 2 * i + 1));
-        let present = Queries::new(random(2, keys).map(|i| 2 * i));
+        let absent = random(1, keys - 1).map(|i| key(2 * i + 1)).collect();
+        let present = random(2, keys).map(|i| key(2 * i)).collect();
         Self { scenario, absent, present }
     }
 
@@ -66,30 +66,9 @@ impl Data {
     }
 }
 
-/// Keys to look up, one by one or in batches.
-#[derive(Debug)]
-pub(crate) struct Queries {
-    single: Vec<String>,
-    batched: Vec<String>,
-}
-
-impl Queries {
-    fn new(ordinals: impl Iterator<Item = u64>) -> Self {
-        let single: Vec<String> = ordinals.map(key).collect();
-        let mut batched = single.clone();
-        batched.chunks_mut(BATCH).for_each(<[String]>::sort_unstable);
-        Self { single, batched }
-    }
-
-    pub(crate) fn single(&self) -> Vec<&[u8]> {
-        self.single.iter().map(String::as_bytes).collect()
-    }
-
-    /// Returns the keys with each [`BATCH`] of them ascending, so that RocksDB need not sort them. The order does not
-    /// matter to the others.
-    pub(crate) fn batched(&self) -> Vec<&[u8]> {
-        self.batched.iter().map(String::as_bytes).collect()
-    }
+/// Keys as engines take them.
+pub(crate) fn views(keys: &[String]) -> Vec<&[u8]> {
+    keys.iter().map(String::as_bytes).collect()
 }
 
 /// Makes a key of 16 to 20 bytes: digits that keep the order, and a tail that varies the length.
@@ -140,17 +119,7 @@ mod tests {
         let all: BTreeSet<String> = (0..3).flat_map(|file| data.entries(file)).map(|(key, _)| key).collect();
         let (first, last) = (all.first().unwrap().as_bytes(), all.last().unwrap().as_bytes());
         let is_present = |key: &[u8]| all.contains(std::str::from_utf8(key).unwrap());
-        assert!(data.absent.single().iter().all(|key| !is_present(key) && first < *key && *key < last));
-        assert!(data.present.single().into_iter().all(is_present));
-    }
-
-    #[test]
-    fn batches_hold_the_same_keys_in_ascending_order() {
-        let data = Data::new(Scenario::new(3, 40), 96);
-        for (single, batch) in data.absent.single().chunks(BATCH).zip(data.absent.batched().chunks(BATCH)) {
-            let mut sorted = single.to_vec();
-            sorted.sort_unstable();
-            assert_eq!(sorted, batch);
-        }
+        assert!(views(&data.absent).iter().all(|key| !is_present(key) && first < *key && *key < last));
+        assert!(views(&data.present).into_iter().all(is_present));
     }
 }

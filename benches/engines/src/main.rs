@@ -4,7 +4,6 @@ mod data;
 mod engines;
 mod measure;
 mod record;
-mod table;
 mod timing;
 
 use std::path::PathBuf;
@@ -27,9 +26,6 @@ struct Cli {
     /// Writes an array of records there
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Directory for the engines' files, which are removed at the end [default: the system's temporary one]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -51,19 +47,15 @@ fn run(cli: &Cli) -> Result<()> {
     println!("flags of the C++ compiler: {}", option_env!("CXXFLAGS").unwrap_or("none, so RocksDB goes without AVX2"));
     let mut records = Vec::new();
     for scenario in scenarios {
-        let of_scenario = run_scenario(scenario, effort, cli)?;
-        println!("\n{scenario}; ns per key, and as a multiple of sstfilter's\n\n{}", table::render(&of_scenario));
+        let of_scenario = run_scenario(scenario, effort)?;
+        println!("\n{scenario}\n\n{}", record::table(&of_scenario).aligned());
         records.extend(of_scenario);
     }
     cli.json.as_deref().map_or(Ok(()), |path| record::write_json(path, &records))
 }
 
-fn run_scenario(scenario: Scenario, effort: Effort, cli: &Cli) -> Result<Vec<Record>> {
-    let directory = match &cli.dir {
-        Some(parent) => tempfile::tempdir_in(parent),
-        None => tempfile::tempdir(),
-    };
-    let directory = directory.context("making a directory for the engines' files")?;
+fn run_scenario(scenario: Scenario, effort: Effort) -> Result<Vec<Record>> {
+    let directory = tempfile::tempdir().context("making a directory for the engines' files")?;
     let data = Data::new(scenario, effort.queries);
     let mut engines = engines::build_all(&data, directory.path())?;
     measure::measure(&mut engines, &data, effort)

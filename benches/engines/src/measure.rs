@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::data::{BATCH, Data};
+use crate::data::{BATCH, Data, views};
 use crate::engines::Engine;
 use crate::record::{Operation, Record};
 use crate::timing::{Pass, pass};
@@ -53,39 +53,39 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effo
 /// Runs a pass. Returns `None` if the engine does not have the operation.
 fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Duration) -> Result<Option<Pass>> {
     let Some(keys) = keys(engine, operation, data) else { return Ok(None) };
-    match operation {
-        Operation::MultiGet32 | Operation::MultiGet32Negative => {
-            let in_batches = |keys: &[&[u8]]| keys.chunks(BATCH).map(|batch| engine.multi_get(batch)).sum();
-            pass(&keys, budget, in_batches).map(Some)
-        }
-        Operation::Get | Operation::GetNegative | Operation::GetPresent => {
-            pass(&keys, budget, |keys| engine.get_each(keys)).map(Some)
-        }
-    }
+    let done = if operation.is_batched() {
+        pass(&keys, budget, |keys| keys.chunks(BATCH).map(|batch| engine.multi_get(batch)).sum())
+    } else {
+        pass(&keys, budget, |keys| engine.get_each(keys))
+    };
+    done.map(Some)
 }
 
 /// Returns the keys of `operation`, or `None` if the engine does not have it.
 fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option<Vec<&'a [u8]>> {
-    match operation {
-        Operation::Get => Some(data.absent.single()),
-        Operation::GetPresent => Some(data.present.single()),
-        Operation::GetNegative => engine.negatives(&data.absent.single()),
-        Operation::MultiGet32 => engine.has_multi_get().then(|| data.absent.batched()),
-        Operation::MultiGet32Negative => {
-            let mut keys = engine.negatives(&data.absent.single()).filter(|_| engine.has_multi_get())?;
-            // Sorted within each batch, like the batches of all absent keys.
-            keys.chunks_mut(BATCH).for_each(<[&[u8]]>::sort_unstable);
-            Some(keys)
-        }
+    if operation.is_batched() && !engine.has_multi_get() {
+        return None;
     }
+    let mut keys = views(if operation == Operation::GetPresent { &data.present } else { &data.absent });
+    if operation.is_negative() {
+        keys = engine.negatives(&keys)?;
+    }
+    if operation.is_batched() {
+        // Ascending, so that RocksDB need not sort them. The order does not matter to the others.
+        keys.chunks_mut(BATCH).for_each(<[&[u8]]>::sort_unstable);
+    }
+    Some(keys)
 }
 
 /// Checks the answers: a figure counts only if they are correct.
 fn check(engine: &dyn Engine, operation: Operation, pass: Pass) -> Result<()> {
     let expected = if operation == Operation::GetPresent { pass.asked } else { 0 };
     let (name, filter) = engine.label();
-    let title = operation.title();
-    ensure!(pass.found == expected, "{name} ({filter}), {title}: found {} keys instead of {expected}", pass.found);
+    ensure!(
+        pass.found == expected,
+        "{name} ({filter}), {operation:?}: found {} keys instead of {expected}",
+        pass.found
+    );
     Ok(())
 }
 
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_engine_that_invents_or_loses_keys_is_not_measured() {
         let data = Data::new(Scenario::new(2, 10), 64);
-        for (finds_all, complaint) in [(true, "get, absent: found 64"), (false, "get, present: found 0")] {
+        for (finds_all, complaint) in [(true, "Get: found 64"), (false, "GetPresent: found 0")] {
             let mut engines: [Box<dyn Engine>; 1] = [Box::new(Liar { finds_all })];
             let error = measure(&mut engines, &data, Effort::QUICK).unwrap_err().to_string();
             assert!(error.contains(complaint), "{error}");

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Column, Table};
 
 /// A measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +30,14 @@ impl Operation {
     pub(crate) const ALL: [Self; 5] =
         [Self::Get, Self::MultiGet32, Self::GetNegative, Self::MultiGet32Negative, Self::GetPresent];
 
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Get => "get, absent",
-            Self::MultiGet32 => "multi_get of 32, absent",
-            Self::GetNegative => "get, negative",
-            Self::MultiGet32Negative => "multi_get of 32, negative",
-            Self::GetPresent => "get, present",
-        }
+    /// Whether its keys come in batches.
+    pub(crate) fn is_batched(self) -> bool {
+        matches!(self, Self::MultiGet32 | Self::MultiGet32Negative)
+    }
+
+    /// Whether all filters are negative for its keys.
+    pub(crate) fn is_negative(self) -> bool {
+        matches!(self, Self::GetNegative | Self::MultiGet32Negative)
     }
 }
 
@@ -52,6 +54,18 @@ pub(crate) struct Record {
     pub(crate) note: String,
 }
 
+/// One line per record, as a first look; `sstfilter-peers report` compares them.
+pub(crate) fn table(records: &[Record]) -> Table {
+    let columns: [Column<&Record>; 5] = [
+        ("engine", Left, |record| record.engine.clone()),
+        ("filter", Left, |record| record.filter.clone()),
+        ("operation", Left, |record| format!("{:?}", record.operation)),
+        ("ns per key", Right, |record| format!("{:.1}", record.ns_per_key)),
+        ("files", Left, |record| record.note.clone()),
+    ];
+    Table::of(records, &columns)
+}
+
 /// Writes the records as an indented array.
 pub(crate) fn write_json(path: &Path, records: &[Record]) -> Result<()> {
     let text = serde_json::to_string_pretty(records)? + "\n";
@@ -59,13 +73,8 @@ pub(crate) fn write_json(path: &Path, records: &[Record]) -> Result<()> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    pub(crate) fn record(engine: &str, filter: &str, operation: Operation, ns_per_key: f64) -> Record {
-        let (engine, filter, note) = (engine.to_owned(), filter.to_owned(), "1 file".to_owned());
-        Record { engine, filter, files: 1, keys_per_file: 10, operation, ns_per_key, note }
-    }
 
     #[test]
     fn operations_have_the_names_that_readers_of_the_records_expect() {

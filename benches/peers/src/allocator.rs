@@ -27,20 +27,14 @@ impl Counter {
         self.live.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Runs `work`. Returns its result, and the peak of allocated bytes beyond those before.
-    pub fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+    /// Runs `work`. Returns its result, the peak of allocated bytes beyond those before, and how many more are allocated
+    /// after it than before: the size of the result.
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, u64, u64) {
         let before = self.live.load(Ordering::Relaxed);
         self.peak.store(before, Ordering::Relaxed);
         let result = work();
-        (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
-    }
-
-    /// Runs `work`. Returns its result, and how many more bytes are allocated after it than before:
-    /// the size of the result.
-    pub fn held_after<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
-        let before = self.live.load(Ordering::Relaxed);
-        let result = work();
-        (result, self.live.load(Ordering::Relaxed).saturating_sub(before) as u64)
+        let more = |counter: &AtomicUsize| counter.load(Ordering::Relaxed).saturating_sub(before) as u64;
+        (result, more(&self.peak), more(&self.live))
     }
 }
 
@@ -96,29 +90,19 @@ mod tests {
     fn the_peak_counts_what_was_freed_again_but_not_what_was_there_before() {
         let counter = Counter::new();
         counter.grow(64);
-        let ((), peak) = counter.peak_during(|| {
+        let ((), peak, held) = counter.during(|| {
             counter.grow(32);
             counter.shrink(32);
             counter.grow(16);
         });
-        assert_eq!((peak, counter.peak_during(|| ()).1), (32, 0));
-    }
-
-    #[test]
-    fn what_is_held_counts_no_memory_that_was_freed_again() {
-        let counter = Counter::new();
-        counter.grow(64);
-        let ((), held) = counter.held_after(|| {
-            counter.grow(32);
-            counter.grow(16);
-            counter.shrink(32);
-        });
-        assert_eq!((held, counter.held_after(|| counter.shrink(8)).1), (16, 0));
+        assert_eq!((peak, held), (32, 16));
+        let ((), peak, held) = counter.during(|| counter.shrink(8));
+        assert_eq!((peak, held), (0, 0));
     }
 
     #[test]
     fn allocations_of_this_program_are_counted() {
-        let (held, peak) = COUNTER.peak_during(|| vec![1_u8; 8 << 20]);
+        let (held, peak, _) = COUNTER.during(|| vec![1_u8; 8 << 20]);
         assert!(peak >= held.len() as u64, "{peak}");
     }
 }

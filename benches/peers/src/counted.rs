@@ -52,7 +52,7 @@ fn measure_filter(
     let reader = Filters::default().reader(Ok(block.clone()));
     let mut works: [Box<dyn FnMut() -> u64>; 2] =
         [Box::new(|| count_bare(black_box(block), absent)), Box::new(|| count_counted(black_box(&reader), absent))];
-    let times = least_times(&mut works, turns);
+    let times = least_times(&mut works, turns, |work| work());
     let per_key = |work: usize| times[work] / absent.len() as f64;
     CountedProbe {
         kind: kind.to_owned(),

@@ -16,7 +16,7 @@ use crate::figures::nanoseconds;
 use crate::harness::least_times;
 use crate::keys::{KeySet, Keys};
 use crate::report::describe;
-use crate::subject::{BATCH_KEYS, BuildError};
+use crate::subject::{BATCH_KEYS, BuildError, Queries};
 use crate::subjects::sstfilter::{self as ours, NAME};
 use crate::subjects::{fastbloom, sbbf};
 
@@ -117,8 +117,9 @@ fn measure(build: Keys<'_>, probe: Keys<'_>, threads: usize, turns: usize) -> Re
             return Err(format!("{implementation} {kind}: the join has another result than without a filter").into());
         }
     }
-    let mut works = FILTERS.map(|(_, _, filter)| move || joined(filter).map_or(0, |joined| joined.sum));
-    Ok(least_times(&mut works, turns).into_iter().map(|time| time / probe.len() as f64).collect())
+    let mut works = FILTERS.map(|(_, _, filter)| filter);
+    let times = least_times(&mut works, turns, |filter| joined(*filter).map_or(0, |joined| joined.sum));
+    Ok(times.into_iter().map(|time| time / probe.len() as f64).collect())
 }
 
 fn table(rows: &[Vec<f64>]) -> Table {

@@ -171,26 +171,22 @@ fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<
 
 /// Times `methods`, which each process `keys` keys.
 fn records(
-    methods: Vec<Method<'_>>,
+    mut methods: Vec<Method<'_>>,
     turns: usize,
     keys: usize,
     (operation, key_bytes, n): (ByteOperation, usize, usize),
 ) -> Vec<KeyBytes> {
-    let (names, mut works): (Vec<_>, Vec<_>) = methods
-        .into_iter()
-        .map(|Method { implementation, name, against, work }| ((implementation, name, against), work))
-        .unzip();
-    let times = least_times(&mut works, turns);
-    let record = |((implementation, method, against), nanoseconds): ((&str, &str, &str), f64)| KeyBytes {
+    let times = least_times(&mut methods, turns, |method| (method.work)());
+    let record = |(method, nanoseconds): (&Method<'_>, f64)| KeyBytes {
         operation,
-        implementation: implementation.to_owned(),
-        method: method.to_owned(),
-        against: against.to_owned(),
+        implementation: method.implementation.to_owned(),
+        method: method.name.to_owned(),
+        against: method.against.to_owned(),
         bytes_per_key: key_bytes as u64,
         n: n as u64,
         ns_per_key: nanoseconds / keys as f64,
     };
-    names.into_iter().zip(times).map(record).collect()
+    methods.iter().zip(times).map(record).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 
 use sstfilter::KeyHash;
 
+use crate::random::Random;
+use crate::subject::Queries;
+
 /// Distinct well mixed hashes, as numbers for the peers and as [`KeyHash`]es for us.
 pub struct KeySet {
     numbers: Vec<u64>,
@@ -33,14 +36,8 @@ impl KeySet {
 
     /// Draws `count` keys from `keys` with repetition, in an order that no branch predictor can learn.
     pub fn drawn_from(keys: Keys<'_>, count: usize) -> Self {
-        let mut state = 1_u64;
-        let mut draw = || {
-            // Knuth's MMIX generator; its high half is random enough to pick keys.
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let position = (u128::from(state) * keys.len() as u128) >> 64;
-            keys.numbers[usize::try_from(position).expect("a product's high half is below its factors")]
-        };
-        Self::of((0..count).map(|_| draw()).collect())
+        let mut random = Random::new(1);
+        Self::of((0..count).map(|_| keys.numbers[random.below(keys.len())]).collect())
     }
 
     /// Returns `count` keys of which `percent` of each hundred, at random places, are drawn from `keys`, and the others
@@ -49,10 +46,8 @@ impl KeySet {
         let drawn = Self::drawn_from(keys, count * percent / 100);
         let mut all = Self::absent(count - drawn.numbers.len()).numbers;
         all.extend(drawn.numbers);
-        // Hashes of places: a random order.
-        let mut places: Vec<_> = all.into_iter().zip((0..).map(|place: u64| KeyHash::mix(!place))).collect();
-        places.sort_unstable_by_key(|(_, place)| *place);
-        Self::of(places.into_iter().map(|(key, _)| key).collect())
+        Random::new(2).shuffle(&mut all);
+        Self::of(all)
     }
 
     /// Mixing is a bijection, so distinct counters give distinct hashes.
@@ -69,23 +64,15 @@ impl KeySet {
     pub fn all(&self) -> Keys<'_> {
         Keys { numbers: &self.numbers, hashes: &self.hashes }
     }
-
-    /// Returns the first `count` keys, or all if there are fewer.
-    pub fn first(&self, count: usize) -> Keys<'_> {
-        let count = count.min(self.numbers.len());
-        Keys { numbers: &self.numbers[..count], hashes: &self.hashes[..count] }
-    }
 }
 
-impl<'a> Keys<'a> {
-    /// Splits the keys into parts of `count`; the last part has the rest.
-    pub fn chunks(self, count: usize) -> impl Iterator<Item = Keys<'a>> {
+impl Queries for Keys<'_> {
+    fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
         let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
-        pairs.map(|(numbers, hashes)| Keys { numbers, hashes })
+        pairs.map(|(numbers, hashes)| Self { numbers, hashes })
     }
 
-    /// Returns the number of keys.
-    pub fn len(self) -> usize {
+    fn len(self) -> usize {
         self.numbers.len()
     }
 }

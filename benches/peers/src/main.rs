@@ -8,6 +8,8 @@ mod joins;
 mod key_bytes;
 mod keys;
 mod many_filters;
+mod points;
+mod random;
 mod ranges;
 mod record;
 mod report;
@@ -16,10 +18,12 @@ mod subjects;
 mod tables;
 
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
 use sstfilter::simd::InstructionSet;
 use sstfilter_charts::{Machine, grouped, today};
 
@@ -50,27 +54,55 @@ enum Command {
     /// Measures hash joins, and prints a page.
     Joins(joins::JoinsArgs),
     /// Measures range filters.
-    Ranges(ranges::RangesArgs),
+    Ranges(RunArgs),
 }
 
-/// The measurements, and their output.
+/// The measurements.
 #[derive(Debug, Args)]
 struct MeasureArgs {
-    /// Take less than two minutes: up to a million keys, fewer repetitions.
-    #[arg(long, conflicts_with = "large")]
-    quick: bool,
+    #[command(flatten)]
+    run: RunArgs,
     /// Also 100 million keys, Bloom filters only. Takes 3 GiB of memory.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "quick")]
     large: bool,
-    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
     /// Our kernels to measure.
     #[arg(long, value_enum, default_value_t)]
     isa: IsaChoice,
+}
+
+/// What to measure, and where the records go.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Take less than two minutes: fewer keys, fewer repetitions.
+    #[arg(long)]
+    quick: bool,
+    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
     /// Writes the records there.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
+    fn is_wanted(&self, implementation: &str, kind: &str) -> bool {
+        let name = format!("{implementation} {kind}").to_lowercase();
+        self.only.is_empty() || self.only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
+    }
+
+    /// The arguments of a run, to reproduce it: flags, if they were passed, and the names that were chosen.
+    fn arguments(&self, flags: &[(bool, &str)]) -> Vec<String> {
+        let flags =
+            [(self.quick, "--quick")].into_iter().chain(flags.iter().copied()).filter(|(is_passed, _)| *is_passed);
+        let flags = flags.map(|(_, flag)| flag.to_owned());
+        flags.chain(self.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
+    }
+
+    /// Writes the records, if a file was named.
+    fn write<T: Serialize>(&self, records: &T) -> io::Result<()> {
+        self.json.as_deref().map_or(Ok(()), |path| record::write_json(path, records))
+    }
 }
 
 fn main() -> ExitCode {
@@ -93,7 +125,7 @@ fn main() -> ExitCode {
 
 impl MeasureArgs {
     fn length(&self) -> Length {
-        match (self.quick, self.large) {
+        match (self.run.quick, self.large) {
             (true, _) => Length::Quick,
             (_, true) => Length::Large,
             _ => Length::Full,
@@ -104,7 +136,7 @@ impl MeasureArgs {
         let mut subjects = subjects::all(self.isa);
         subjects.retain(|subject| {
             let label = subject.label();
-            subject::is_wanted(&self.only, label.implementation, label.kind)
+            self.run.is_wanted(label.implementation, label.kind)
         });
         subjects
     }
@@ -117,28 +149,22 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     }
     let mut measurements = Measurements {
         date: today(),
-        arguments: subject::arguments(
-            &[(args.quick, "--quick"), (args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")],
-            &args.only,
-        ),
+        arguments: args.run.arguments(&[(args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")]),
         machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         many_filters: Vec::new(),
         key_bytes: Vec::new(),
         counted: Vec::new(),
     };
-    for round in harness::rounds(args.length()) {
-        let records = harness::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
+    for round in points::rounds(args.length()) {
+        let records = points::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
         println!("{} keys\n\n{}", grouped(round.keys as u64), tables::of_size(&records, round.keys as u64).aligned());
         measurements.records.extend(records);
     }
-    if args.only.is_empty() {
+    if args.run.only.is_empty() {
         measure_uses(args, &mut measurements)?;
     }
-    if let Some(path) = &args.json {
-        record::write_json(path, &measurements)?;
-    }
-    Ok(())
+    Ok(args.run.write(&measurements)?)
 }
 
 /// Measures the uses that only a few filters take part in.

@@ -8,36 +8,73 @@ use sstfilter::MatchBitmap;
 
 use crate::keys::Keys;
 
-/// One kind of filter at one size, of one crate.
-pub trait Subject {
-    /// Returns the description.
-    fn label(&self) -> Label;
+/// A kind of measurement: filters of points, or of ranges.
+pub trait Workload: 'static {
+    /// The description of a subject.
+    type Label;
+    /// The keys that a filter is built from.
+    type Keys<'a>: Copy;
+    /// What it is probed with.
+    type Queries<'a>: Queries;
+    /// Whether a filter that loses keys stays in the tables.
+    const COUNTS_LOST_KEYS: bool;
+}
 
-    /// Builds a filter that can be probed, from a slice of hashes.
+/// Filters of points.
+pub struct Points;
+
+impl Workload for Points {
+    type Label = Label;
+    type Keys<'a> = Keys<'a>;
+    type Queries<'a> = Keys<'a>;
+    const COUNTS_LOST_KEYS: bool = false;
+}
+
+/// Queries in the forms of all crates.
+pub trait Queries: Copy {
+    /// Returns the number of queries.
+    fn len(self) -> usize;
+
+    /// Splits the queries into parts of `count`; the last part has the rest.
+    fn chunks(self, count: usize) -> impl Iterator<Item = Self>;
+
+    /// Returns the first `count` queries, or all if there are fewer.
+    fn first(self, count: usize) -> Self {
+        self.chunks(count).next().unwrap_or(self)
+    }
+}
+
+/// One kind of filter at one size, of one crate.
+pub trait Subject<W: Workload = Points> {
+    /// Returns the description.
+    fn label(&self) -> &W::Label;
+
+    /// Builds a filter that can be probed.
     ///
     /// # Errors
     ///
     /// The crate's error.
-    fn build(&self, keys: Keys<'_>) -> BuildResult;
+    fn build(&self, keys: W::Keys<'_>) -> BuildResult<W>;
 }
 
 /// The reason why there is no filter.
 pub type BuildError = Box<dyn Error>;
 
 /// A filter, or the reason why there is none.
-pub type BuildResult = Result<Box<dyn Filter>, BuildError>;
+pub type BuildResult<W = Points> = Result<Box<dyn Filter<W>>, BuildError>;
 
 /// A built filter. Probes take whole slices, so that the loop is compiled into each crate's probe and costs no indirect
-/// call per key.
-pub trait Filter {
-    /// Returns the bytes of the whole filter: serialised, or in memory if it cannot be serialised.
-    fn bytes(&self) -> u64;
+/// call per query.
+pub trait Filter<W: Workload = Points> {
+    /// Returns the bytes of the whole filter: serialised, or in memory if it cannot be serialised. `None` if the crate
+    /// says neither; then its allocated memory counts.
+    fn bytes(&self) -> Option<u64>;
 
-    /// Counts the positives among `keys`, probed one by one.
-    fn count(&self, keys: Keys<'_>) -> u64;
+    /// Counts the positives among `queries`, probed one by one.
+    fn count(&mut self, queries: W::Queries<'_>) -> u64;
 
     /// Counts the positives by the crate's own batch call, [`BATCH_KEYS`] at a time, or returns `None` if it has none.
-    fn count_batch(&mut self, _keys: Keys<'_>) -> Option<u64> {
+    fn count_batch(&mut self, _queries: W::Queries<'_>) -> Option<u64> {
         None
     }
 }
@@ -50,11 +87,11 @@ struct Single<F, P> {
 }
 
 impl<F, P: Fn(&F, u64) -> bool> Filter for Single<F, P> {
-    fn bytes(&self) -> u64 {
-        self.bytes
+    fn bytes(&self) -> Option<u64> {
+        Some(self.bytes)
     }
 
-    fn count(&self, keys: Keys<'_>) -> u64 {
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
         count_where(keys.numbers, |&hash| (self.may_contain)(&self.filter, hash))
     }
 }
@@ -66,17 +103,19 @@ pub fn built<F: 'static>(filter: F, bytes: usize, may_contain: impl Fn(&F, u64) 
 }
 
 /// A subject whose build is a closure.
-struct Described<B> {
-    label: Label,
-    build: B,
+pub struct Described<L, B> {
+    /// The description.
+    pub label: L,
+    /// Builds a filter.
+    pub build: B,
 }
 
-impl<B: Fn(Keys<'_>) -> BuildResult> Subject for Described<B> {
-    fn label(&self) -> Label {
-        self.label.clone()
+impl<W: Workload, B: Fn(W::Keys<'_>) -> BuildResult<W>> Subject<W> for Described<W::Label, B> {
+    fn label(&self) -> &W::Label {
+        &self.label
     }
 
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
+    fn build(&self, keys: W::Keys<'_>) -> BuildResult<W> {
         (self.build)(keys)
     }
 }
@@ -157,16 +196,4 @@ pub fn count_batches<T>(keys: &[T], matches: &mut MatchBitmap, mut answer: impl 
         answer(batch, matches);
         sum + matches.count()
     })
-}
-
-/// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
-pub fn is_wanted(only: &[String], implementation: &str, kind: &str) -> bool {
-    let name = format!("{implementation} {kind}").to_lowercase();
-    only.is_empty() || only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
-}
-
-/// The arguments of a run, to reproduce it: flags, if they were passed, and the names that were chosen.
-pub fn arguments(flags: &[(bool, &str)], only: &[String]) -> Vec<String> {
-    let flags = flags.iter().filter(|(is_passed, _)| *is_passed).map(|(_, flag)| (*flag).to_owned());
-    flags.chain(only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
 }

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use flate2::read::GzDecoder;
 use sstfilter::KeyRange;
 
-use super::random::Random;
+use crate::random::Random;
+use crate::subject::Queries;
 
 /// Names of Debian 12, and names of a later release that Debian 12 does not have.
 const NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-bookworm-packages.tsv.gz");
@@ -285,29 +286,6 @@ impl RangeSet {
         self.ends.len() / 2
     }
 
-    /// The first `count`, or all if there are fewer.
-    pub fn first(&self, count: usize) -> Self {
-        let mut first = Self::default();
-        (0..count.min(self.len())).for_each(|index| first.push_of(self, index));
-        first
-    }
-
-    fn push_of(&mut self, set: &Self, index: usize) {
-        match set.numbers.get(index) {
-            Some(&[lower, upper]) => self.push_numbers(lower, upper),
-            None => self.push(set.ends.get(2 * index), set.ends.get(2 * index + 1)),
-        }
-    }
-
-    /// Mixes half of each set, in an order that no branch predictor can learn.
-    pub fn mixed(&self, other: &Self, count: usize) -> Self {
-        let (mut mix, mut random) = (Self::default(), Random::new(6));
-        for index in 0..count.min(self.len()).min(other.len()) {
-            mix.push_of(if random.below(2) == 0 { self } else { other }, index);
-        }
-        mix
-    }
-
     /// Returns the ranges in the form of our filters.
     pub fn keys(&self) -> Vec<KeyRange<'_>> {
         let end = |index| Bound::Included(self.ends.get(index));
@@ -329,23 +307,15 @@ pub struct Ranges<'a> {
     pub keys: &'a [KeyRange<'a>],
 }
 
-impl<'a> Ranges<'a> {
-    /// The first `count`, or all if there are fewer.
-    pub fn first(self, count: usize) -> Self {
-        let numbers = self.numbers.get(..count).unwrap_or(self.numbers);
-        Self { numbers, keys: self.keys.get(..count).unwrap_or(self.keys) }
-    }
-
-    /// Parts of `count` ranges each, the last of what is left.
-    pub fn chunks(self, count: usize) -> impl ExactSizeIterator<Item = Ranges<'a>> {
+impl Queries for Ranges<'_> {
+    fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
         self.keys.chunks(count).enumerate().map(move |(part, keys)| {
             let numbers = self.numbers.get(part * count..part * count + keys.len()).unwrap_or_default();
-            Ranges { numbers, keys }
+            Self { numbers, keys }
         })
     }
 
-    /// How many there are.
-    pub fn len(self) -> usize {
+    fn len(self) -> usize {
         self.keys.len()
     }
 }
@@ -396,14 +366,5 @@ mod tests {
         assert_eq!(plus(b"ab", 1), b"ac");
         assert_eq!(plus(&[1, 0xff], 2), [2, 1]);
         assert_eq!(plus(&[0xff, 0xff], 1), [0xff, 0xff]);
-    }
-
-    #[test]
-    fn a_mix_has_ranges_of_both_sets() {
-        let keys = SortedKeys::new(KeyKind::Uniform, 1_000).unwrap();
-        let (empty, held) = (keys.empty_ranges(KeyKind::Uniform, 32, 200).unwrap(), keys.ranges_with_a_key(32, 200));
-        let mixed = empty.mixed(&held, 200);
-        let with_a_key = mixed.keys().iter().filter(|range| number_of_keys(&keys, range) > 0).count();
-        assert!((60..140).contains(&with_a_key) && mixed.len() == 200, "{with_a_key}");
     }
 }

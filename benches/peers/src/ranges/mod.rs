@@ -4,71 +4,37 @@ mod keys;
 mod measure;
 mod ours;
 mod peers;
-mod random;
 pub mod record;
 mod subject;
 pub mod tables;
-mod targets;
 
 use std::error::Error;
-use std::path::PathBuf;
 
-use clap::Args;
 use sstfilter::simd::InstructionSet;
 use sstfilter_charts::{Machine, today};
 
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
-use self::subject::Subject;
-use crate::record::write_json;
-use crate::subject::{arguments, is_wanted};
-
-/// The measurements, and their output.
-#[derive(Debug, Args)]
-pub struct RangesArgs {
-    /// Take less than a minute: 100,000 keys, fewer repetitions.
-    #[arg(long)]
-    quick: bool,
-    /// Only crates and filters whose name contains this, e.g. `grafite` or `ordered`. May be given several times.
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
-    /// Writes the records there.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
-
-impl RangesArgs {
-    fn extent(&self) -> Extent {
-        if self.quick {
-            Extent { keys: 100_000, turns: 3, ranges: 1 << 16 }
-        } else {
-            Extent { keys: 1_000_000, turns: 15, ranges: 1 << 20 }
-        }
-    }
-
-    fn subjects(&self) -> Result<Vec<Box<dyn Subject>>, Box<dyn Error>> {
-        let lengths = &LENGTHS[1..];
-        let mut subjects = ours::subjects(lengths)?;
-        subjects.extend(peers::subjects(lengths));
-        subjects.retain(|subject| {
-            let label = subject.label();
-            is_wanted(&self.only, label.implementation, &label.kind)
-        });
-        Ok(subjects)
-    }
-}
+use crate::RunArgs;
 
 /// Measures range filters.
 ///
 /// # Errors
 ///
 /// The error of a constructor, of the decompressor of the names, or of the system.
-pub fn run(args: &RangesArgs) -> Result<(), Box<dyn Error>> {
-    let (subjects, extent) = (args.subjects()?, args.extent());
+pub fn run(args: &RunArgs) -> Result<(), Box<dyn Error>> {
+    let extent = if args.quick {
+        Extent { keys: 100_000, turns: 3, ranges: 1 << 16 }
+    } else {
+        Extent { keys: 1_000_000, turns: 15, ranges: 1 << 20 }
+    };
+    let mut subjects = ours::subjects(&LENGTHS[1..])?;
+    subjects.extend(peers::subjects(&LENGTHS[1..]));
+    subjects.retain(|subject| args.is_wanted(subject.label().implementation, &subject.label().kind));
     let mut measurements = RangeMeasurements {
         date: today(),
-        arguments: arguments(&[(args.quick, "--quick")], &args.only),
+        arguments: args.arguments(&[]),
         machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         correlated: Vec::new(),
@@ -88,8 +54,5 @@ pub fn run(args: &RangesArgs) -> Result<(), Box<dyn Error>> {
         println!("{title}\n\n{}", table.aligned());
     }
     measurements.left_out.iter().for_each(|problem| eprintln!("left out: {problem}"));
-    if let Some(path) = &args.json {
-        write_json(path, &measurements)?;
-    }
-    Ok(())
+    Ok(args.write(&measurements)?)
 }

@@ -4,21 +4,20 @@ use bytes::Bytes;
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher, MatchBitmap};
 use sstfilter_range::{RangeFilter, RangePolicy, RangeUnits};
 
-use super::keys::{Ranges, SortedKeys};
-use super::subject::{Answers, Filter, Label, Subject, Takes};
-use crate::subject::{BuildError, count_batches, count_where};
+use super::keys::Ranges;
+use super::subject::{Label, OfRanges, Subjects, Takes};
+use crate::subject::{BuildError, Filter, Subject, count_batches, count_where};
 use crate::subjects::sstfilter::NAME;
 
 /// Ordered codes at 1 %, and hashed codes at 1 % for ranges of each of these lengths.
-pub fn subjects(lengths: &[u64]) -> Result<Vec<Box<dyn Subject>>, BuildError> {
+pub fn subjects(lengths: &[u64]) -> Result<Subjects, BuildError> {
     let rate = FalsePositiveRate::ONE_PERCENT;
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    let mut subjects = Vec::new();
     for &longest in lengths {
         let policy = RangePolicy::hashed(RangeUnits::integer(8)?, longest, rate)?;
-        let kind = hashed(longest);
-        subjects.push(Box::new(Ours { kind, longest: Some(longest), policy }));
+        subjects.push(subject(hashed(longest), Some(longest), policy));
     }
-    subjects.push(Box::new(Ours { kind: ORDERED.to_owned(), longest: None, policy: RangePolicy::ordered(rate)? }));
+    subjects.push(subject(ORDERED.to_owned(), None, RangePolicy::ordered(rate)?));
     Ok(subjects)
 }
 
@@ -30,10 +29,15 @@ pub fn hashed(longest: u64) -> String {
     format!("hashed, 1 % at 2^{}", longest.ilog2())
 }
 
-struct Ours {
-    kind: String,
-    longest: Option<u64>,
-    policy: RangePolicy,
+fn subject(kind: String, longest: Option<u64>, policy: RangePolicy) -> Box<dyn Subject<OfRanges>> {
+    Label { implementation: NAME, kind, longest, takes: Takes::Bytes, is_slow: false }.built_by(move |keys| {
+        let hasher = KeyHasher::default();
+        let mut builder = policy.builder(&BuildContext::new(&hasher));
+        keys.bytes.iter().for_each(|key| builder.add_key(key));
+        let block = builder.finish().block.ok_or("no filter for these keys")?;
+        let filter = RangeFilter::open_unverified(block, &hasher)?;
+        Ok(Box::new(Loaded { filter, matches: MatchBitmap::default() }))
+    })
 }
 
 struct Loaded {
@@ -41,37 +45,16 @@ struct Loaded {
     matches: MatchBitmap,
 }
 
-impl Subject for Ours {
-    fn label(&self) -> Label {
-        Label { implementation: NAME, kind: self.kind.clone(), longest: self.longest, takes: Takes::Bytes }
-    }
-
-    fn build(&self, keys: &SortedKeys) -> Result<Box<dyn Filter>, BuildError> {
-        let hasher = KeyHasher::default();
-        let mut builder = self.policy.builder(&BuildContext::new(&hasher));
-        keys.bytes.iter().for_each(|key| builder.add_key(key));
-        let block = builder.finish().block.ok_or("no filter for these keys")?;
-        let filter = RangeFilter::open_unverified(block, &hasher)?;
-        Ok(Box::new(Loaded { filter, matches: MatchBitmap::default() }))
-    }
-
-    /// Hashed codes: the units of a chunk, 32 times the longest range.
-    fn boundary_step(&self, _keys: u64) -> u64 {
-        self.longest.map_or(1 << 32, |longest| longest.next_power_of_two() << 5)
-    }
-}
-
-impl Filter for Loaded {
-    fn serialised_bytes(&self) -> Option<u64> {
+impl Filter<OfRanges> for Loaded {
+    fn bytes(&self) -> Option<u64> {
         Some(self.filter.as_bytes().len() as u64)
     }
 
-    fn probe(&mut self, ranges: Ranges<'_>) -> Answers {
-        let positives = count_where(ranges.keys, |&range| self.filter.may_contain_range(range));
-        Answers { positives, errors: 0 }
+    fn count(&mut self, ranges: Ranges<'_>) -> u64 {
+        count_where(ranges.keys, |&range| self.filter.may_contain_range(range))
     }
 
-    fn probe_batch(&mut self, ranges: Ranges<'_>) -> Option<u64> {
+    fn count_batch(&mut self, ranges: Ranges<'_>) -> Option<u64> {
         let filter = &self.filter;
         Some(count_batches(ranges.keys, &mut self.matches, |part, matches| {
             filter.may_contain_range_batch(part, matches);

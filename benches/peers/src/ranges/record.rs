@@ -44,7 +44,6 @@ pub struct Built {
 
 impl Built {
     /// Whether it is one of our filters.
-    #[must_use]
     pub fn is_ours(&self) -> bool {
         self.implementation == NAME
     }
@@ -66,16 +65,12 @@ pub struct RangeRecord {
     pub empty_ranges: u64,
     /// The share of them that may hold a key. Errors count as such.
     pub fpr: f64,
-    /// The share of them with an error instead of an answer.
-    pub errors: f64,
     /// Nanoseconds of building per key, from sorted keys.
     pub build_ns_per_key: f64,
     /// Nanoseconds per empty range, one by one.
     pub empty_ns: f64,
     /// Nanoseconds per empty range in batches; `None` without such a call.
     pub batch_ns: Option<f64>,
-    /// Nanoseconds per range, one by one, when half of them hold a key.
-    pub mixed_ns: f64,
 }
 
 /// The rate for empty ranges that start up to a distance above a key.
@@ -108,6 +103,4 @@ pub struct HeldRecord {
     pub ranges: u64,
     /// False negatives.
     pub lost: u64,
-    /// Ranges with an error instead of an answer.
-    pub errors: u64,
 }

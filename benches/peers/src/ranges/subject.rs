@@ -1,25 +1,21 @@
-//! The interface between the harness and a subject.
+//! Range filters as subjects of the harness.
 
 use super::keys::{KeyKind, Ranges, SortedKeys};
-use crate::subject::BuildError;
+use super::peers::GRAFITE;
+use crate::subject::{BuildResult, Described, Queries, Subject, Workload};
 
-/// A range filter with its settings.
-pub trait Subject {
-    /// Returns the description.
-    fn label(&self) -> Label;
+/// Filters of ranges, built from sorted keys.
+pub struct OfRanges;
 
-    /// Builds a filter that can be probed, from sorted keys.
-    ///
-    /// # Errors
-    ///
-    /// The crate's error.
-    fn build(&self, keys: &SortedKeys) -> Result<Box<dyn Filter>, BuildError>;
-
-    /// Returns a distance at whose multiples the filter's map of numbers changes, for `keys` keys.
-    fn boundary_step(&self, _keys: u64) -> u64 {
-        1 << 32
-    }
+impl Workload for OfRanges {
+    type Label = Label;
+    type Keys<'a> = &'a SortedKeys;
+    type Queries<'a> = Ranges<'a>;
+    const COUNTS_LOST_KEYS: bool = true;
 }
+
+/// Some range filters.
+pub type Subjects = Vec<Box<dyn Subject<OfRanges>>>;
 
 /// The description of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +28,8 @@ pub struct Label {
     pub longest: Option<u64>,
     /// The keys it takes.
     pub takes: Takes,
+    /// Whether a range takes so long that it gets [`OF_SLOW`] of them.
+    pub is_slow: bool,
 }
 
 /// The keys that a filter takes.
@@ -43,7 +41,18 @@ pub enum Takes {
     Bytes,
 }
 
+/// Ranges of each kind that a slow filter is probed for.
+const OF_SLOW: usize = 256;
+
 impl Label {
+    /// Makes a subject of a label and a function that builds its filter.
+    pub fn built_by(
+        self,
+        build: impl Fn(&SortedKeys) -> BuildResult<OfRanges> + 'static,
+    ) -> Box<dyn Subject<OfRanges>> {
+        Box::new(Described { label: self, build })
+    }
+
     /// Whether the filter is for keys of this kind.
     pub fn is_for(&self, kind: KeyKind) -> bool {
         kind.is_of_numbers() || self.takes == Takes::Bytes && self.longest.is_none()
@@ -58,29 +67,20 @@ impl Label {
     pub fn covers(&self, length: u64) -> bool {
         self.longest.is_none_or(|longest| length <= longest)
     }
-}
 
-/// A filter that was built. Many ranges are probed in one call, so that the loop is compiled into each crate's query.
-pub trait Filter {
-    /// The bytes of the serialised filter, if it can be serialised.
-    fn serialised_bytes(&self) -> Option<u64> {
-        None
+    /// Returns the ranges that the filter is probed for.
+    pub fn part_of<'a>(&self, ranges: Ranges<'a>) -> Ranges<'a> {
+        if self.is_slow { ranges.first(OF_SLOW) } else { ranges }
     }
 
-    /// Probes for all ranges, one by one.
-    fn probe(&mut self, ranges: Ranges<'_>) -> Answers;
-
-    /// How many ranges may hold a key, by the crate's own batch call; `None` when it has none.
-    fn probe_batch(&mut self, _ranges: Ranges<'_>) -> Option<u64> {
-        None
+    /// Returns a distance at whose multiples the filter's map of numbers changes, for `keys` keys.
+    pub fn boundary_step(&self, keys: u64) -> u64 {
+        match self.longest {
+            // The size of the reduced universe.
+            Some(longest) if self.implementation == GRAFITE => keys * longest * 100,
+            // The units of a chunk of our hashed codes.
+            Some(longest) => longest.next_power_of_two() << 5,
+            None => 1 << 32,
+        }
     }
-}
-
-/// A filter's answers for some ranges. All other ranges are reported as empty.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answers {
-    /// Ranges that may hold a key.
-    pub positives: u64,
-    /// Ranges with an error instead of an answer, which a caller must treat as positives.
-    pub errors: u64,
 }

@@ -4,22 +4,17 @@ use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table, grouped};
 
 use super::ours::{ORDERED, hashed};
-use super::peers::{DIVA, GRAFITE, SURF};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
-use super::targets;
 use crate::figures::{self, Figure, nanoseconds, percent, ratio};
 
 /// Titles of tables.
-pub const AT_EQUAL_RATES: &str = "At equal rates";
 pub const CORRELATED: &str = "Ranges close above a key";
 pub const FALSE_NEGATIVES: &str = "False negatives";
 
 /// The tables of a whole run: titles and tables, those without rows left out.
 pub fn of_run(run: &RangeMeasurements) -> Vec<(&'static str, Table)> {
     let tables = [
-        ("Targets", targets::table(run)),
         ("Where others are ahead of us", ahead(&run.records)),
-        (AT_EQUAL_RATES, at_equal_rates(&run.records)),
         (CORRELATED, correlated(run)),
         (FALSE_NEGATIVES, false_negatives(&run.held)),
     ];
@@ -46,18 +41,17 @@ fn times_ours((record, ours): &Beside<'_>, time: fn(&RangeRecord) -> f64) -> Str
 
 /// All filters of keys of one kind.
 pub fn of_keys(records: &[RangeRecord], keys: &str) -> Table {
-    let columns: [Column<Beside<'_>>; 11] = [
+    let columns: [Column<Beside<'_>>; 10] = [
         ("crate", Left, |(record, _)| record.built.implementation.clone()),
         ("filter", Left, |(record, _)| record.built.kind.clone()),
         ("range", Right, |(record, _)| power(record.length)),
         ("bits/key", Right, |(record, _)| bits(record)),
-        ("rate", Right, |(record, _)| rate(record)),
+        ("rate", Right, |(record, _)| percent(record.fpr)),
         ("build", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
         ("vs ours", Right, |row| times_ours(row, |record| record.build_ns_per_key)),
         ("empty", Right, |(record, _)| nanoseconds(record.empty_ns)),
         ("vs ours", Right, |row| times_ours(row, |record| record.empty_ns)),
         ("batch", Right, |(record, _)| record.batch_ns.map(nanoseconds).unwrap_or_default()),
-        ("half empty", Right, |(record, _)| nanoseconds(record.mixed_ns)),
     ];
     let of_keys = records.iter().filter(|record| record.built.keys == keys);
     Table::of(of_keys.map(|record| (record, beside(record, records))), &columns)
@@ -71,12 +65,6 @@ fn power(length: u64) -> String {
 /// Allocated bits are marked.
 fn bits(record: &RangeRecord) -> String {
     format!("{:.2}{}", record.bits_per_key, if record.is_allocated { " (a)" } else { "" })
-}
-
-/// Rates with errors in them are marked.
-fn rate(record: &RangeRecord) -> String {
-    let errors = if record.errors > 0.0 { format!(" ({} errors)", percent(record.errors)) } else { String::new() };
-    percent(record.fpr) + &errors
 }
 
 /// Returns our kind to compare a peer with: hashed codes for the same longest range, or ordered codes for any.
@@ -96,12 +84,11 @@ fn beside<'a>(record: &RangeRecord, records: &'a [RangeRecord]) -> Option<&'a Ra
     records.iter().find(is_ours).filter(|_| !record.built.is_ours())
 }
 
-const FIGURES: [Figure<RangeRecord>; 5] = [
+const FIGURES: [Figure<RangeRecord>; 4] = [
     ("fewer bits per key", |record| Some(record.bits_per_key)),
     ("lower rate", |record| Some(record.fpr)),
     ("faster build", |record| Some(record.build_ns_per_key)),
-    ("faster, all empty", |record| Some(record.empty_ns)),
-    ("faster, half empty", |record| Some(record.mixed_ns)),
+    ("faster probe", |record| Some(record.empty_ns)),
 ];
 
 /// Lists each peer that is ahead of ours in some figure, with the lengths.
@@ -115,61 +102,6 @@ fn ahead(records: &[RangeRecord]) -> Table {
     let titles = ["crate", "filter", "keys", "compared with our"];
     let ours = |record| beside(record, records);
     figures::ahead(&titles, &FIGURES, peers.into_iter().map(peer), ours, |record| power(record.length))
-}
-
-/// The rate that peers are set to, and the lengths for which they are.
-const EQUAL_RATE: f64 = 0.01;
-const EQUAL_LENGTHS: [u64; 2] = [1 << 5, 1 << 10];
-
-/// The tolerance for [`EQUAL_RATE`]: the deviation of a rate observed on a million ranges, and of a seed.
-const EQUAL_WITHIN: f64 = 1.1;
-
-/// Compares ours with the smallest of each peer's settings that keep the rate.
-fn at_equal_rates(records: &[RangeRecord]) -> Table {
-    let titles = ["range", "crate", "filter", "bits/key", "rate", "our filter", "bits/key", "rate"];
-    let aligns = [Right, Left, Left, Right, Right, Left, Right, Right];
-    let ratios = ["empty, vs our single", "empty, vs our batch", "build, vs ours"];
-    let mut table = Table::new(titles.into_iter().zip(aligns).chain(ratios.map(|title| (title, Right))));
-    for length in EQUAL_LENGTHS {
-        for implementation in [GRAFITE, DIVA, SURF] {
-            let of_peer = |record: &&RangeRecord| {
-                record.built.implementation == implementation
-                    && record.built.keys == super::keys::KeyKind::Uniform.name()
-                    && record.length == length
-                    && record.built.longest.is_none_or(|longest| longest == length)
-            };
-            let settings: Vec<_> = records.iter().filter(of_peer).collect();
-            if let Some(row) = equal_row(&settings, records) {
-                table.push(row);
-            }
-        }
-    }
-    table
-}
-
-/// The row of one peer; `None` without a record of it.
-fn equal_row(settings: &[&RangeRecord], records: &[RangeRecord]) -> Option<Vec<String>> {
-    let first = *settings.first()?;
-    let keeps_rate = |record: &&&RangeRecord| record.fpr <= EQUAL_RATE * EQUAL_WITHIN;
-    let fewest = |a: &&&RangeRecord, b: &&&RangeRecord| a.bits_per_key.total_cmp(&b.bits_per_key);
-    let Some(theirs) = settings.iter().filter(keeps_rate).min_by(fewest) else {
-        let none = format!("no setting keeps {}", percent(EQUAL_RATE));
-        return Some(vec![power(first.length), first.built.implementation.clone(), none]);
-    };
-    let ours = beside(theirs, records)?;
-    Some(vec![
-        power(theirs.length),
-        theirs.built.implementation.clone(),
-        theirs.built.kind.clone(),
-        bits(theirs),
-        rate(theirs),
-        ours.built.kind.clone(),
-        bits(ours),
-        rate(ours),
-        ratio(theirs.empty_ns, Some(ours.empty_ns)),
-        ratio(theirs.empty_ns, ours.batch_ns),
-        ratio(theirs.build_ns_per_key, Some(ours.build_ns_per_key)),
-    ])
 }
 
 /// The titles of the degrees that are measured.
@@ -202,12 +134,11 @@ fn false_negatives(held: &[HeldRecord]) -> Table {
             Some(sum) => {
                 sum.ranges += record.ranges;
                 sum.lost += record.lost;
-                sum.errors += record.errors;
             }
             None => sums.push(record.clone()),
         }
     }
-    let columns: [Column<HeldRecord>; 8] = [
+    let columns: [Column<HeldRecord>; 7] = [
         ("crate", Left, |sum| sum.built.implementation.clone()),
         ("version", Left, |sum| sum.built.version.clone()),
         ("filter", Left, |sum| sum.built.kind.clone()),
@@ -215,7 +146,6 @@ fn false_negatives(held: &[HeldRecord]) -> Table {
         ("ranges", Right, |sum| grouped(sum.ranges)),
         ("false negatives", Right, |sum| grouped(sum.lost)),
         ("one in", Right, |sum| sum.ranges.checked_div(sum.lost).map_or_else(String::new, grouped)),
-        ("errors", Right, |sum| if sum.errors == 0 { String::new() } else { grouped(sum.errors) }),
     ];
     Table::of(sums, &columns)
 }

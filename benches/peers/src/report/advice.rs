@@ -6,10 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Deserialize;
 use sstfilter::kind;
 
-use crate::record::read_json;
+use crate::record::{Measurements, Record, read_json};
 use crate::subjects::sstfilter::{NAME, record_name};
 
 /// The input and output files.
@@ -31,23 +30,6 @@ const HEADER: &str = "\
 pub(super) const MEASURED: &[(&str, [(f64, f64); 4])] = &[
 ";
 
-/// The part of a file of measurements that the advice needs.
-#[derive(Debug, Deserialize)]
-struct Timings {
-    records: Vec<Timing>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Timing {
-    #[serde(rename = "impl")]
-    implementation: String,
-    kind: String,
-    isa: Option<String>,
-    n: u64,
-    build_ns_per_key: f64,
-    batch_miss_ns: Option<f64>,
-}
-
 /// Writes the file.
 ///
 /// # Errors
@@ -59,14 +41,14 @@ pub fn run(args: &AdviceArgs) -> io::Result<()> {
 
 /// Returns the times of all kinds. A kind has its own file until a full run measures it.
 fn text(results: &Path) -> io::Result<String> {
-    let mut timings = read_json::<Timings>(&results.join("peers.json"))?.records;
+    let mut records = read_json::<Measurements>(&results.join("peers.json"))?.records;
     let mut text = HEADER.to_owned();
     for name in kind::all().iter().map(|entry| entry.name) {
         let own = results.join(format!("{name}.json"));
         if own.exists() {
-            timings.extend(read_json::<Timings>(&own)?.records);
+            records.extend(read_json::<Measurements>(&own)?.records);
         }
-        let times = [10_000, 100_000, 1_000_000, 10_000_000].map(|keys| time(&timings, record_name(name), keys));
+        let times = [10_000, 100_000, 1_000_000, 10_000_000].map(|keys| time(&records, record_name(name), keys));
         let times: Option<Vec<_>> = times.into_iter().collect();
         let times = times.ok_or_else(|| io::Error::other(format!("no times of {name} in {}", results.display())))?;
         // Writing to a string does not fail.
@@ -76,12 +58,12 @@ fn text(results: &Path) -> io::Result<String> {
 }
 
 /// Returns the times with `keys` keys, or with the largest measured number below.
-fn time(timings: &[Timing], kind: &str, keys: u64) -> Option<String> {
-    let is_of_kind = |timing: &&Timing| {
-        timing.implementation == NAME && timing.kind == kind && timing.isa.is_none() && timing.n <= keys
+fn time(records: &[Record], kind: &str, keys: u64) -> Option<String> {
+    let is_of_kind = |record: &&Record| {
+        record.implementation == NAME && record.kind == kind && record.isa.is_none() && record.n <= keys
     };
-    let timing = timings.iter().filter(is_of_kind).max_by_key(|timing| timing.n)?;
-    Some(format!("({:.1}, {:.1})", timing.build_ns_per_key, timing.batch_miss_ns?))
+    let record = records.iter().filter(is_of_kind).max_by_key(|record| record.n)?;
+    Some(format!("({:.1}, {:.1})", record.build_ns_per_key, record.batch_miss_ns?))
 }
 
 #[cfg(test)]

@@ -20,23 +20,10 @@ use sstfilter_charts::Machine;
 use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
 
-/// The input and output of the report.
+/// The directory of the report.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// Measurements that `--json` wrote; `results/peers.json` below the output directory by default.
-    #[arg(long, value_name = "FILE")]
-    peers: Option<PathBuf>,
-    /// Measurements of this program compiled for the machine's CPU; `results/peers-native.json` below the output
-    /// directory by default, if it is there.
-    #[arg(long, value_name = "FILE")]
-    native: Option<PathBuf>,
-    /// Measurements of storage engines; `results/engines.json` below the output directory by default, if it is there.
-    #[arg(long, value_name = "FILE")]
-    engines: Option<PathBuf>,
-    /// Measurements of range filters; `results/ranges.json` below the output directory by default, if it is there.
-    #[arg(long, value_name = "FILE")]
-    ranges: Option<PathBuf>,
-    /// The directory of `results`, where tables.md and the charts go.
+    /// The directory of `results`, which has the records, and where tables.md and the charts go.
     #[arg(long, value_name = "DIR", default_value = "benches")]
     out: PathBuf,
 }
@@ -75,10 +62,10 @@ fn versions<'a>(crates: impl Iterator<Item = (&'a String, &'a String)>) -> Strin
 pub fn run(args: &ReportArgs) -> io::Result<()> {
     let results = args.out.join("results");
     fs::create_dir_all(&results)?;
-    let peers: Measurements = read_json(&args.peers.clone().unwrap_or_else(|| results.join("peers.json")))?;
-    let native = read_if_there(args.native.as_deref(), &results.join("peers-native.json"))?;
-    let engines = read_if_there(args.engines.as_deref(), &results.join("engines.json"))?.unwrap_or_default();
-    let ranges = read_if_there(args.ranges.as_deref(), &results.join("ranges.json"))?;
+    let peers: Measurements = read_json(&results.join("peers.json"))?;
+    let native = read_if_there(&results.join("peers-native.json"))?;
+    let engines = read_if_there(&results.join("engines.json"))?.unwrap_or_default();
+    let ranges = read_if_there(&results.join("ranges.json"))?;
     let charts = charts::all(&peers.records)?;
     for chart in &charts {
         fs::write(results.join(chart.file), &chart.svg)?;
@@ -87,13 +74,9 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     fs::write(results.join("tables.md"), markdown::text(&material))
 }
 
-/// Reads records. A file that the caller names must exist; the default one may be missing.
-fn read_if_there<T: DeserializeOwned>(asked_for: Option<&Path>, usual: &Path) -> io::Result<Option<T>> {
-    match asked_for {
-        Some(path) => read_json(path).map(Some),
-        None if usual.exists() => read_json(usual).map(Some),
-        None => Ok(None),
-    }
+/// Reads records, which may be missing.
+fn read_if_there<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    path.exists().then(|| read_json(path)).transpose()
 }
 
 #[cfg(test)]
@@ -121,7 +104,7 @@ mod tests {
         };
         write_json(&out.join("results/peers.json"), &peers).unwrap();
         write_json(&out.join("results/peers-native.json"), &peers).unwrap();
-        let args = ReportArgs { peers: None, native: None, engines: None, ranges: None, out: out.clone() };
+        let args = ReportArgs { out: out.clone() };
         for _ in 0..2 {
             run(&args).unwrap();
             let text = fs::read_to_string(out.join("results/tables.md")).unwrap();

@@ -9,7 +9,7 @@ use cuckoofilter::{CuckooError, CuckooFilter};
 
 use super::CUCKOO_EIGHT;
 use crate::keys::Keys;
-use crate::subject::{Family, HashUse, Label, Subject, built};
+use crate::subject::{Family, HashUse, Label, Queries, Subject, built};
 
 pub(super) fn subject() -> Box<dyn Subject> {
     let label = Label::of("cuckoofilter", "cuckoo, 8 bits", Family::Dynamic, CUCKOO_EIGHT);

@@ -3,7 +3,7 @@
 use fastbloom::BloomFilter;
 
 use super::BLOOM_TEN;
-use crate::subject::{Family, Label, Subject, built};
+use crate::subject::{Family, Label, Queries, Subject, built};
 
 pub(super) fn subject() -> Box<dyn Subject> {
     Label::of("fastbloom", "Bloom, 10 bits", Family::Bloom, BLOOM_TEN).built_by(|keys| {

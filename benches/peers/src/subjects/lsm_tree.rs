@@ -7,7 +7,7 @@ use lsm_tree::table::filter::standard_bloom::{Builder, StandardBloomFilterReader
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{Family, Filter, Label, Subject, count_where};
+use crate::subject::{Family, Filter, Label, Queries, Subject, count_where};
 
 pub(super) fn subject() -> Box<dyn Subject> {
     Label::of("lsm-tree", "Bloom, 10 bits", Family::Bloom, BLOOM_TEN).built_by(|keys| {
@@ -24,11 +24,11 @@ pub(super) fn subject() -> Box<dyn Subject> {
 struct Built(Vec<u8>);
 
 impl Filter for Built {
-    fn bytes(&self) -> u64 {
-        self.0.len() as u64
+    fn bytes(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
     }
 
-    fn count(&self, keys: Keys<'_>) -> u64 {
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
         let reader = StandardBloomFilterReader::new(&self.0).expect("it was read when it was built");
         count_where(keys.numbers, |&hash| reader.contains_hash(hash))
     }

@@ -30,11 +30,11 @@ pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
 macro_rules! impl_filter {
     ($ribbon:ty) => {
         impl Filter for Built<$ribbon> {
-            fn bytes(&self) -> u64 {
-                self.filter.to_bytes().len() as u64
+            fn bytes(&self) -> Option<u64> {
+                Some(self.filter.to_bytes().len() as u64)
             }
 
-            fn count(&self, keys: Keys<'_>) -> u64 {
+            fn count(&mut self, keys: Keys<'_>) -> u64 {
                 count_where(keys.numbers, |&key| self.filter.contains(key))
             }
 

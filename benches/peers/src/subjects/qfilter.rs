@@ -3,7 +3,7 @@
 use qfilter::Filter as QuotientFilter;
 
 use super::CUCKOO_ELEVEN;
-use crate::subject::{Family, Label, Subject, built};
+use crate::subject::{Family, Label, Queries, Subject, built};
 
 pub(super) fn subject() -> Box<dyn Subject> {
     Label::of("qfilter", "quotient, 1 %", Family::Dynamic, CUCKOO_ELEVEN).built_by(|keys| {

@@ -6,7 +6,7 @@ use sstfilter::{HashIdentity, RegisterBlockedBloom};
 
 use super::sstfilter::NAME;
 use super::sstfilter_dynamic::InMemory;
-use crate::subject::{Family, Label, Subject};
+use crate::subject::{Family, Label, Queries, Subject};
 
 /// Two bits of a key, and four.
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {

@@ -3,7 +3,7 @@
 use sbbf_rs_safe::Filter as Sbbf;
 
 use super::BLOOM_TEN;
-use crate::subject::{Family, Label, Subject, built};
+use crate::subject::{Family, Label, Queries, Subject, built};
 
 /// The usual size, and the size at which the false positive rate equals that of our filter of 10 bits: 0.97 %, by the
 /// formula for 8 bits in lines of 256 and by observation.

@@ -7,49 +7,38 @@ use sstfilter::{
     BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, FixedPolicy, KeyHash, KeyHasher, MatchBitmap, Sizing,
 };
 
-use super::IsaChoice;
+use super::{CUCKOO_ELEVEN, IsaChoice};
 use crate::keys::Keys;
-use crate::subject::{BuildError, BuildResult, Family, Filter, Label, Subject, count_batches, count_where};
+use crate::subject::{BuildError, Family, Filter, Label, Subject, count_batches, count_where};
 
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
 
-/// One policy, made once, as a store does, with one set of kernels.
-struct Ours {
-    kind: &'static str,
-    name: &'static str,
-    policy: FixedPolicy,
-    isa: Option<InstructionSet>,
+/// Name in the records, name in the table of kinds, size. The first of a kind represents it in the advice: of the
+/// measured sizes, the one nearest to 1 %.
+fn kinds() -> [(&'static str, &'static str, Sizing); 17] {
+    let bits = |bits| BitsPerKey::new(bits).expect("in range").into();
+    let (one_percent, fingerprints) = (FalsePositiveRate::ONE_PERCENT.into(), Sizing::FingerprintBits);
+    [
+        ("blocked Bloom, 10 bits", "bloom", bits(10.0)),
+        ("blocked Bloom, 16 bits", "bloom", bits(16.0)),
+        ("blocked Bloom, 20 bits", "bloom", bits(20.0)),
+        ("standard Bloom, 10 bits", "standard-bloom", bits(10.0)),
+        ("counting Bloom, 1 %", "counting-bloom", one_percent),
+        ("Ribbon, 2^-7", "ribbon", fingerprints(7)),
+        ("Ribbon, 1 %", "ribbon", one_percent),
+        ("Ribbon, 2^-8", "ribbon", fingerprints(8)),
+        ("Ribbon, 2^-16", "ribbon", fingerprints(16)),
+        ("line ribbon, load 90", "line-ribbon", fingerprints(8)),
+        ("line ribbon, load 105", "line-ribbon", bits(8.6)),
+        ("BinaryFuse 3-wise, 8", "binary-fuse", fingerprints(8)),
+        ("BinaryFuse 4-wise, 8", "binary-fuse-4", fingerprints(8)),
+        ("BinaryFuse 3-wise, 16", "binary-fuse", fingerprints(16)),
+        ("Xor, 8", "xor", fingerprints(8)),
+        ("Xor+, 8", "xor+", fingerprints(8)),
+        ("Xor+, 16", "xor+", fingerprints(16)),
+    ]
 }
-
-/// The size of a kind's filters: bits per key, a rate, or the bits of fingerprints.
-#[derive(Clone, Copy)]
-enum Size {
-    Bits(f64),
-    Rate(f64),
-    Fingerprints(u8),
-}
-
-/// Name in the records, name in the table of kinds, size.
-const KINDS: [(&str, &str, Size); 17] = [
-    ("blocked Bloom, 10 bits", "bloom", Size::Bits(10.0)),
-    ("blocked Bloom, 16 bits", "bloom", Size::Bits(16.0)),
-    ("blocked Bloom, 20 bits", "bloom", Size::Bits(20.0)),
-    ("standard Bloom, 10 bits", "standard-bloom", Size::Bits(10.0)),
-    ("counting Bloom, 1 %", "counting-bloom", Size::Rate(0.01)),
-    ("Ribbon, 1 %", "ribbon", Size::Rate(0.01)),
-    ("Ribbon, 2^-7", "ribbon", Size::Fingerprints(7)),
-    ("Ribbon, 2^-8", "ribbon", Size::Fingerprints(8)),
-    ("Ribbon, 2^-16", "ribbon", Size::Fingerprints(16)),
-    ("line ribbon, load 90", "line-ribbon", Size::Fingerprints(8)),
-    ("line ribbon, load 105", "line-ribbon", Size::Bits(8.6)),
-    ("BinaryFuse 3-wise, 8", "binary-fuse", Size::Fingerprints(8)),
-    ("BinaryFuse 4-wise, 8", "binary-fuse-4", Size::Fingerprints(8)),
-    ("BinaryFuse 3-wise, 16", "binary-fuse", Size::Fingerprints(16)),
-    ("Xor, 8", "xor", Size::Fingerprints(8)),
-    ("Xor+, 8", "xor+", Size::Fingerprints(8)),
-    ("Xor+, 16", "xor+", Size::Fingerprints(16)),
-];
 
 /// Kinds that are also measured in use: name in the records, name in the table of kinds, size.
 pub const IN_USE: [(&str, &str, Sizing); 3] = [
@@ -58,46 +47,40 @@ pub const IN_USE: [(&str, &str, Sizing); 3] = [
     ("BinaryFuse 3-wise, 8", "binary-fuse", Sizing::FingerprintBits(8)),
 ];
 
-/// Returns the name of the record that represents a kind in the advice: of the measured sizes, the one nearest to 1 %.
+/// Returns the name of the record that represents a kind in the advice.
 pub fn record_name(kind: &str) -> &str {
     match kind {
-        "bloom" => "blocked Bloom, 10 bits",
-        "ribbon" => "Ribbon, 2^-7",
-        "standard-bloom" => "standard Bloom, 10 bits",
-        "counting-bloom" => "counting Bloom, 1 %",
         "register-blocked-bloom" => "register-blocked Bloom",
-        "cuckoo" => "cuckoo, 11 bits",
-        "xor" => "Xor, 8",
-        "xor+" => "Xor+, 8",
-        "line-ribbon" => "line ribbon, load 90",
-        "binary-fuse" => "BinaryFuse 3-wise, 8",
-        "binary-fuse-4" => "BinaryFuse 4-wise, 8",
-        _ => kind,
+        "cuckoo" => CUCKOO_ELEVEN,
+        _ => kinds().iter().find(|(_, name, _)| *name == kind).map_or(kind, |(record, ..)| record),
     }
 }
 
 /// All our kinds, for one or for each instruction set.
 pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let sets = isa.sets();
-    let of_kind = |(kind, name, size): (_, _, Size)| {
-        let policy = move || size.policy(name).expect("a kind at a size that it has");
-        sets.iter().map(move |&isa| Box::new(Ours { kind, name, policy: policy(), isa }) as Box<dyn Subject>)
-    };
+    let of_kind = |(kind, name, size)| sets.iter().map(move |&isa| subject(kind, name, size, isa));
     // A kind without a record of another name is measured under its own.
     let others = kind::all().iter().filter(|entry| record_name(entry.name) == entry.name);
-    let others = others.map(|entry| (entry.name, entry.name, Size::Rate(0.01)));
-    KINDS.into_iter().chain(others).flat_map(of_kind).collect()
+    let others = others.map(|entry| (entry.name, entry.name, FalsePositiveRate::ONE_PERCENT.into()));
+    kinds().into_iter().chain(others).flat_map(of_kind).collect()
 }
 
-impl Size {
-    fn policy(self, kind: &str) -> Result<FixedPolicy, BuildError> {
-        let sizing = match self {
-            Self::Bits(bits) => BitsPerKey::new(bits)?.into(),
-            Self::Rate(rate) => FalsePositiveRate::new(rate)?.into(),
-            Self::Fingerprints(bits) => Sizing::FingerprintBits(bits),
-        };
-        Ok(KindEntry::named(kind).ok_or("no such kind")?.configure(sizing)?)
-    }
+/// One policy, made once, as a store does, with one set of kernels.
+fn subject(kind: &'static str, name: &str, size: Sizing, isa: Option<InstructionSet>) -> Box<dyn Subject> {
+    let policy = policy(name, size).expect("a kind at a size that it has");
+    let family = if name.ends_with("bloom") { Family::Bloom } else { Family::Static };
+    let label = Label { isa: isa.map(InstructionSet::name), ..Label::of(NAME, kind, family, kind) };
+    label.built_by(move |keys| {
+        let isa = isa.unwrap_or_else(InstructionSet::fastest);
+        simd::select(isa)?;
+        let block = block_of(&policy, keys.hashes)?;
+        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
+    })
+}
+
+fn policy(kind: &str, size: Sizing) -> Result<FixedPolicy, BuildError> {
+    Ok(KindEntry::named(kind).ok_or("no such kind")?.configure(size)?)
 }
 
 /// Returns the policy's block of these hashes.
@@ -110,22 +93,7 @@ fn block_of(policy: &FixedPolicy, hashes: &[KeyHash]) -> Result<FilterBlock<Byte
 
 /// Returns a block of these hashes, of a kind at a size.
 pub fn block(kind: &str, size: Sizing, hashes: &[KeyHash]) -> Result<FilterBlock<Bytes>, BuildError> {
-    block_of(&KindEntry::named(kind).ok_or("no such kind")?.configure(size)?, hashes)
-}
-
-impl Subject for Ours {
-    fn label(&self) -> Label {
-        let family = if self.name.ends_with("bloom") { Family::Bloom } else { Family::Static };
-        let isa = self.isa.map(InstructionSet::name);
-        Label { isa, ..Label::of(NAME, self.kind, family, self.kind) }
-    }
-
-    fn build(&self, keys: Keys<'_>) -> BuildResult {
-        let isa = self.isa.unwrap_or_else(InstructionSet::fastest);
-        simd::select(isa)?;
-        let block = block_of(&self.policy, keys.hashes)?;
-        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
-    }
+    block_of(&policy(kind, size)?, hashes)
 }
 
 struct Built {
@@ -142,11 +110,11 @@ impl Built {
 }
 
 impl Filter for Built {
-    fn bytes(&self) -> u64 {
-        self.block.as_bytes().len() as u64
+    fn bytes(&self) -> Option<u64> {
+        Some(self.block.as_bytes().len() as u64)
     }
 
-    fn count(&self, keys: Keys<'_>) -> u64 {
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
         self.select();
         count_where(keys.hashes, |&hash| self.block.may_contain(hash))
     }

@@ -5,7 +5,7 @@ use sstfilter::{CuckooFilter, DynamicFilter, HashIdentity, MatchBitmap};
 use super::sstfilter::NAME;
 use super::{CUCKOO_EIGHT, CUCKOO_ELEVEN};
 use crate::keys::Keys;
-use crate::subject::{Family, Filter, Label, Subject, count_batches, count_where};
+use crate::subject::{Family, Filter, Label, Queries, Subject, count_batches, count_where};
 
 /// Our cuckoo filters, planned for their keys, with tags of some widths.
 pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
@@ -33,11 +33,11 @@ impl<F> InMemory<F> {
 }
 
 impl<F: DynamicFilter> Filter for InMemory<F> {
-    fn bytes(&self) -> u64 {
-        self.bytes
+    fn bytes(&self) -> Option<u64> {
+        Some(self.bytes)
     }
 
-    fn count(&self, keys: Keys<'_>) -> u64 {
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
         count_where(keys.hashes, |&hash| self.filter.contains(hash))
     }
 
