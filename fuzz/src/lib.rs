@@ -3,7 +3,6 @@
 
 pub mod block;
 pub mod block_forge;
-pub mod cli;
 #[allow(dead_code, reason = "tests of the library use more of it")]
 #[path = "../../crates/store/tests/common/container.rs"]
 mod container;
