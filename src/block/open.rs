@@ -258,11 +258,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// `words[i / 64]`, and clears the bits after the last key. Pass one word for each 64 keys: keys beyond the words
     /// get no answer, and words beyond the keys keep what they contain.
     pub fn may_contain_words(&self, hashes: &[KeyHash], words: &mut [u64]) {
-        let count = words.len().min(hashes.len().div_ceil(64));
-        let (Some(words), hashes) = (words.get_mut(..count), hashes.get(..count * 64).unwrap_or(hashes)) else {
-            return;
-        };
-        if hashes.len() < self.shape.any.min_batch() {
+        let hashes = hashes.get(..words.len() * 64).unwrap_or(hashes);
+        let Some(words) = words.get_mut(..hashes.len().div_ceil(64)) else { return };
+        if hashes.len() < self.shape.min_batch {
             return batch::answers(hashes, words, |hash| self.may_contain(hash));
         }
         match self.shape.payload(self.data.as_ref()) {

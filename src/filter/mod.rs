@@ -244,6 +244,9 @@ pub(crate) struct OpenShape {
     /// reads them without matching the kind: a tenth of its time. Other kinds have none.
     pub(crate) lines: Lines,
     payload_bytes: usize,
+    /// The number of keys from which a batch is faster than single probes: kernels that take many keys at a time need
+    /// as long for few.
+    pub(crate) min_batch: usize,
     pub(crate) any: AnyShape,
     /// The probe for what was added, whole keys or parts of them: `probe`, until a block that holds no whole keys
     /// replaces that one.
@@ -253,17 +256,19 @@ pub(crate) struct OpenShape {
 impl OpenShape {
     pub(crate) fn new(any: AnyShape) -> Self {
         // These kinds have single probes that are compiled for their usual parameters, or for each instruction set.
-        let own_probe = match &any {
-            AnyShape::BlockedBloom(shape) => Some(line::single_probe(shape.probes())),
+        let (own_probe, min_batch) = match &any {
+            AnyShape::BlockedBloom(shape) => (Some(line::single_probe(shape.probes())), 0),
             #[cfg(feature = "ribbon")]
-            AnyShape::Ribbon(_) => Some(ribbon::single_probe()),
+            AnyShape::Ribbon(_) => (Some(ribbon::single_probe()), 32),
             #[cfg(feature = "xor")]
-            AnyShape::Xor(shape) => shape.single_probe(),
+            AnyShape::Xor(shape) => (shape.single_probe(), 16),
+            #[cfg(feature = "xor")]
+            AnyShape::XorPlus(_) => (None, 128),
             #[cfg(feature = "fuse")]
-            AnyShape::BinaryFuse(shape) => shape.single_probe(),
+            AnyShape::BinaryFuse(shape) => (shape.single_probe(), 16),
             #[cfg(feature = "line-ribbon")]
-            AnyShape::LineRibbon(_) => Some(line_ribbon::single_probe()),
-            _ => None,
+            AnyShape::LineRibbon(_) => (Some(line_ribbon::single_probe()), 64),
+            _ => (None, 0),
         };
         let probe = own_probe.unwrap_or_else(|| any.plain_probe());
         let lines = match &any {
@@ -274,7 +279,7 @@ impl OpenShape {
         };
         // A block is a slice, so the length of its payload fits a `usize`.
         let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
-        Self { probe, lines, payload_bytes, any, probe_added: probe }
+        Self { probe, lines, payload_bytes, min_batch, any, probe_added: probe }
     }
 
     /// Returns the payload of the block in `data`; `None` if `data` has become shorter since the block was opened.

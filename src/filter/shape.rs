@@ -60,12 +60,6 @@ pub(crate) trait FilterShape: Any + Send + Sync {
         batch::answers(hashes, matches, |hash| self.may_contain(payload, hash));
     }
 
-    /// Returns the number of keys from which batches are faster than single probes. Kernels that take many keys at a
-    /// time need as long for few.
-    fn min_batch(&self) -> usize {
-        0
-    }
-
     /// Returns how many bits a key sets, if the payload is nothing but bits that keys set, so that the OR of two
     /// payloads is that of both sets of keys.
     fn bits_of_key(&self) -> Option<u8> {

@@ -3,7 +3,6 @@
 use sstfilter::KeyHash;
 
 use crate::random::Random;
-use crate::subject::Queries;
 
 /// Distinct well mixed hashes, as numbers for the peers and as [`KeyHash`]es for us.
 pub struct KeySet {
@@ -37,7 +36,7 @@ impl KeySet {
     /// Draws `count` keys from `keys` with repetition, in an order that no branch predictor can learn.
     pub fn drawn_from(keys: Keys<'_>, count: usize) -> Self {
         let mut random = Random::new(1);
-        Self::of((0..count).map(|_| keys.numbers[random.below(keys.len())]).collect())
+        Self::of((0..count).map(|_| keys.numbers[random.below(keys.numbers.len())]).collect())
     }
 
     /// Returns `count` keys of which `percent` of each hundred, at random places, are drawn from `keys`, and the others
@@ -63,17 +62,6 @@ impl KeySet {
     /// Returns all keys.
     pub fn all(&self) -> Keys<'_> {
         Keys { numbers: &self.numbers, hashes: &self.hashes }
-    }
-}
-
-impl Queries for Keys<'_> {
-    fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
-        let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
-        pairs.map(|(numbers, hashes)| Self { numbers, hashes })
-    }
-
-    fn len(self) -> usize {
-        self.numbers.len()
     }
 }
 

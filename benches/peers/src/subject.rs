@@ -44,6 +44,17 @@ pub trait Queries: Copy {
     }
 }
 
+impl Queries for Keys<'_> {
+    fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
+        let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
+        pairs.map(|(numbers, hashes)| Self { numbers, hashes })
+    }
+
+    fn len(self) -> usize {
+        self.numbers.len()
+    }
+}
+
 /// One kind of filter at one size, of one crate.
 pub trait Subject<W: Workload = Points> {
     /// Returns the description.

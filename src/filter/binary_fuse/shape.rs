@@ -147,10 +147,6 @@ impl FilterShape for FuseShape {
         with_cells!(self, may_contain(payload, hash))
     }
 
-    fn min_batch(&self) -> usize {
-        16
-    }
-
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         if payload.len() as u64 != self.payload_bytes() {
             batch::all_match(hashes, matches);

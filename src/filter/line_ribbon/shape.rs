@@ -95,10 +95,6 @@ impl FilterShape for LineRibbonShape {
         View::new(&self.layout, payload).is_none_or(|view| simd::may_contain(view, hash))
     }
 
-    fn min_batch(&self) -> usize {
-        64
-    }
-
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match View::new(&self.layout, payload) {
             Some(view) => simd::may_contain_batch(view, hashes, matches),

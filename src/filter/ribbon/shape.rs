@@ -243,10 +243,6 @@ impl FilterShape for RibbonShape {
         self.filter.view(payload).is_none_or(|view| query::may_contain(view, hash))
     }
 
-    fn min_batch(&self) -> usize {
-        32
-    }
-
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match self.filter.view(payload) {
             Some(view) => query::may_contain_batch(view, hashes, matches),

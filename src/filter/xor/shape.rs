@@ -98,10 +98,6 @@ impl FilterShape for XorShape {
         with_width!(self.bits, may_contain(self.placement(), payload, hash))
     }
 
-    fn min_batch(&self) -> usize {
-        16
-    }
-
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         if payload.len() as u64 != self.payload_bytes() {
             return batch::all_match(hashes, matches);

@@ -82,10 +82,6 @@ impl FilterShape for XorPlusShape {
         }
     }
 
-    fn min_batch(&self) -> usize {
-        128
-    }
-
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         let Some((lines, cells)) = self.parts(payload) else { return batch::all_match(hashes, matches) };
         match self.whole.bits {

@@ -16,7 +16,7 @@ use sstfilter_charts::{Machine, today};
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
-use crate::RunArgs;
+use crate::run_args::RunArgs;
 
 /// Measures range filters.
 ///

@@ -8,11 +8,9 @@ use rsurf::options::Options;
 use rsurf::surf::Surf;
 
 use super::keys::Ranges;
-use super::subject::{Label, OfRanges, Subjects, Takes};
+use super::subject::{GRAFITE, Label, OfRanges, Subjects, Takes};
 use crate::subject::{BuildResult, Filter, Subject, count_where};
 
-/// The names of the crates.
-pub const GRAFITE: &str = "grafite";
 pub const DIVA: &str = "range-filters";
 pub const SURF: &str = "rsurf";
 

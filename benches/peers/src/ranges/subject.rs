@@ -1,8 +1,10 @@
 //! Range filters as subjects of the harness.
 
 use super::keys::{KeyKind, Ranges, SortedKeys};
-use super::peers::GRAFITE;
 use crate::subject::{BuildResult, Described, Queries, Subject, Workload};
+
+/// The name of a crate.
+pub const GRAFITE: &str = "grafite";
 
 /// Filters of ranges, built from sorted keys.
 pub struct OfRanges;
