@@ -262,8 +262,6 @@ impl OpenShape {
             AnyShape::Ribbon(_) => (Some(ribbon::single_probe()), 32),
             #[cfg(feature = "xor")]
             AnyShape::Xor(shape) => (shape.single_probe(), 16),
-            #[cfg(feature = "xor")]
-            AnyShape::XorPlus(_) => (None, 128),
             #[cfg(feature = "fuse")]
             AnyShape::BinaryFuse(shape) => (shape.single_probe(), 16),
             #[cfg(feature = "line-ribbon")]

@@ -167,7 +167,8 @@ impl<'a, W: Width> Filter<'a, W> {
     }
 
     fn answer_all(self, hashes: &[KeyHash], matches: &mut [u64]) {
-        if self.cells.len() > PROBE_PREFETCH_BYTES {
+        // Three chunks of 64 keys are in flight, which pays from two on.
+        if self.cells.len() > PROBE_PREFETCH_BYTES && hashes.len() >= 128 {
             return self.answers_by_chunk(hashes, matches);
         }
         batch::answers(hashes, matches, |hash| self.holds(hash));
