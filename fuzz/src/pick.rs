@@ -29,7 +29,7 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
     })
 }
 
-/// Returns a policy of a kind, with so many bits of fingerprints or per key, or else at 1 %.
+/// Returns a policy of a kind with this number of bits of fingerprints or per key, or else at 1 %.
 ///
 /// # Panics
 ///

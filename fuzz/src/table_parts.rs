@@ -165,7 +165,7 @@ impl Blocks {
         }
     }
 
-    /// The ranges of everything that a writer decides about, in a table of so many bytes.
+    /// The ranges of everything that a writer decides about, in a table of this length.
     pub fn parts(&self, table_bytes: usize) -> impl Iterator<Item = Range<usize>> {
         let blocks = self.links.iter().map(|link| link.handle.offset..link.handle.offset + link.handle.length);
         blocks.chain([self.filters.clone(), table_bytes - FOOTER..table_bytes])

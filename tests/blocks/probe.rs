@@ -35,8 +35,7 @@ fn a_bitmap_holds_one_bit_for_each_key_of_the_last_batch_and_nothing_of_those_be
         let single: Vec<usize> = (0..absent.len()).filter(|&index| filter.may_contain(absent[index])).collect();
         assert!(matches.iter().eq(single.iter().copied()));
         assert_eq!(matches.count(), single.len() as u64);
-
-        // Of a caller's words, those of the keys are written, if there are so many.
+        // The words of the keys are written, and no word after them.
         for given in 0..=4 {
             let (mut words, own) = ([0x5555; 4], absent.len().div_ceil(64).min(given));
             filter.may_contain_words(&absent, &mut words[..given]);

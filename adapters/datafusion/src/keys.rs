@@ -4,7 +4,6 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, UInt64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use datafusion::config::ConfigOptions;
 
 /// How keys are made of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +59,6 @@ fn logical(data_type: &DataType) -> &DataType {
         DataType::Dictionary(_, values) => logical(values),
         own => own,
     }
-}
-
-/// Whether sessions with other options can read other values from a file: `coerce_int96` changes timestamps that do not
-/// fit into nanoseconds.
-pub(crate) fn depends_on_session(data_type: &DataType, options: &ConfigOptions) -> bool {
-    options.execution.parquet.coerce_int96.is_some() && matches!(logical(data_type), DataType::Timestamp(..))
 }
 
 /// Whether equal values of two types have equal keys.

@@ -15,8 +15,7 @@ use sstfilter_map_store::{Cuts, Failure, FailureKind, MapEntry, MapWriter};
 
 use crate::file::TableFile;
 use crate::functions::{TOO_MANY_KEYS, map_part};
-use crate::keys::depends_on_session;
-use crate::table::{FILE, MappedTable};
+use crate::table::{FILE, MappedTable, coerces_int96};
 
 /// Objects that are looked at again at once.
 const HEADS: usize = 16;
@@ -94,16 +93,8 @@ pub async fn refresh_map(
     writer: &MapWriter,
     options: RefreshOptions,
 ) -> Result<Refreshed> {
-    let (expected, got) = (Filters::default().hasher().identity(), writer.builder().hash_identity());
-    if expected != got {
-        return plan_err!("expected a writer with the default hash, which executors have, got {got:?}");
-    }
+    check_session(session, writer)?;
     let data_type = table.data_type(column)?;
-    if depends_on_session(&data_type, session.copied_config().options()) {
-        return plan_err!(
-            "column {column}: timestamps have maps in sessions without coerce_int96, and this one has it"
-        );
-    }
     let ids = table.files().iter().map(|file| file.id(&table.url, column, &data_type)).collect::<Result<Vec<_>>>()?;
     // Maps of which a page is damaged, as queries have found out. Their files are read again.
     remove_unusable(writer, table.lasting_failures(column)).await?;
@@ -178,6 +169,18 @@ const CUT: &str = "";
 
 fn external(error: sstfilter_map_store::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+/// Fails unless the session reads what every session reads, and writes maps with the hash that executors have.
+fn check_session(session: &SessionContext, writer: &MapWriter) -> Result<()> {
+    if coerces_int96(session.copied_config().options()) {
+        return plan_err!("expected a session without coerce_int96, with which files have other timestamps");
+    }
+    let (expected, got) = (Filters::default().hasher().identity(), writer.builder().hash_identity());
+    if expected != got {
+        return plan_err!("expected a writer with the default hash, which executors have, got {got:?}");
+    }
+    Ok(())
 }
 
 /// Returns how many of the last files have up to this many bytes together; at least one, and no more than a plan can

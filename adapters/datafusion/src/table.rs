@@ -9,7 +9,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef}
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::{Result, ScalarValue, Statistics, ToDFSchema, plan_err};
-use datafusion::config::TableParquetOptions;
+use datafusion::config::{ConfigOptions, TableParquetOptions};
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
@@ -28,7 +28,7 @@ use sstfilter::FileId;
 use sstfilter_map_store::{Cuts, Failure, MapReader};
 
 use crate::file::{TableFile, stamp};
-use crate::keys::{depends_on_session, encoding};
+use crate::keys::encoding;
 use crate::source::{MappedSource, Position, Scan};
 use crate::wanted::{ColumnMaps, Wanted};
 
@@ -145,10 +145,10 @@ impl MappedTable {
         Ok(self.files.iter().zip(is_planned).filter_map(|(file, is_planned)| is_planned.then_some(file)).collect())
     }
 
-    /// Returns the maps that a query of the session can use.
-    fn maps_for(&self, state: &dyn Session) -> Vec<Arc<ColumnMaps>> {
-        let is_usable = |map: &&Arc<ColumnMaps>| !depends_on_session(&map.data_type, state.config_options());
-        self.maps.iter().filter(is_usable).cloned().collect()
+    /// Returns the maps that a query of the session can use. With `coerce_int96`, sessions read other values from a file:
+    /// it could then lack those that a map has of it.
+    fn maps_for(&self, state: &dyn Session) -> &[Arc<ColumnMaps>] {
+        if coerces_int96(state.config_options()) { &[] } else { &self.maps }
     }
 
     /// Returns for each file whether a scan plans it, and the number of files that maps excluded.
@@ -160,11 +160,11 @@ impl MappedTable {
         let (mut wanted, maps) = (Wanted::default(), self.maps_for(state));
         for filter in planned {
             self.retain_partitions(&filter, &mut is_planned);
-            wanted = wanted.and(Wanted::of(&filter, &maps));
+            wanted = wanted.and(Wanted::of(&filter, maps));
         }
         let count = |is_planned: &[bool]| is_planned.iter().filter(|is_planned| **is_planned).count();
         let in_partitions = count(&is_planned);
-        let map_answers = wanted.retain(&maps, &mut is_planned, in_partitions).await;
+        let map_answers = wanted.retain(maps, &mut is_planned, in_partitions).await;
         let files = count(&is_planned);
         self.count(|all| {
             all.scans += 1;
@@ -245,7 +245,8 @@ impl TableProvider for MappedTable {
         let bytes = usize::try_from(files.iter().map(|file| file.object_meta.size).sum::<u64>());
         let total_byte_size = bytes.map_or(Precision::Absent, Precision::Inexact);
         let statistics = Statistics { total_byte_size, ..Statistics::new_unknown(&self.schema()) };
-        let scan = Scan { maps: self.maps_for(state), files: self.files.len(), planned: files.len(), excluded };
+        let scan =
+            Scan { maps: self.maps_for(state).to_vec(), files: self.files.len(), planned: files.len(), excluded };
         // A scan without files has one partition: the engine cannot sort one that has none.
         let groups = if files.is_empty() { vec![files] } else { files.split_files(state.config().target_partitions()) };
         let source = Arc::new(ParquetSource::new(self.schema.clone()));
@@ -266,6 +267,11 @@ impl TableProvider for MappedTable {
         let config = FileScanConfigBuilder::from(config.clone()).with_source(Arc::new(source)).build();
         Ok(DataSourceExec::from_data_source(config))
     }
+}
+
+/// Whether a session changes what it reads of timestamps in INT96, and of what it casts them to.
+pub(crate) fn coerces_int96(options: &ConfigOptions) -> bool {
+    options.execution.parquet.coerce_int96.is_some()
 }
 
 /// The counts of a table.

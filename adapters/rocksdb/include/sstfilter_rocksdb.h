@@ -10,12 +10,10 @@
 //   rocksdb::Status s = sstfilter::TableFilter::Create(kind, "user-times", &filter);
 //   if (s.ok()) s = filter->AddTo(&column_family_options);                                  // before the DB is opened
 //   if (!s.ok()) return s;
-//
 //   std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(filter->RangeOptions(lower, upper), column_family));
 //   for (it->Seek(lower); it->Valid(); it->Next()) ...                                      // or SeekForPrev and Prev
 //
-// Change neither the bounds nor the callback of these options, which owns the bounds: set yours in `base`. Use them for
-// one range, with NewIterator or NewIterators, not with NewMultiScan, which sets bounds of its own.
+// Use these options for one range, and not with NewMultiScan, which sets bounds of its own.
 #ifndef SSTFILTER_ROCKSDB_H
 #define SSTFILTER_ROCKSDB_H
 
@@ -47,6 +45,12 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     uint64_t opened = 0;          // filters copied and verified: if it keeps growing, cache_bytes is too small
   };
 
+  // Options of one range. Nobody can change them, because the callback owns the bounds: pass others as `base`.
+  struct FixedOptions {
+    const rocksdb::ReadOptions options;
+    operator const rocksdb::ReadOptions&() const { return options; }
+  };
+
   // Creates filters with these options. Tables keep them under `name`. Filters in use stay in memory, up to
   // `cache_bytes`, beside the copies in RocksDB: with less, each iterator copies and verifies them again.
   static rocksdb::Status Create(const sstf_options& options, const std::string& name,
@@ -71,37 +75,33 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     const int bytes = TimestampBytes(name);
     if (bytes < 0) return rocksdb::Status::InvalidArgument("expected a bytewise comparator, got", name);
     auto& factories = options->table_properties_collector_factories;
-    for (const auto& other : factories) {
+    for (const auto& other : factories)
       if (other->Name() == property_) return rocksdb::Status::InvalidArgument("two filters have the name", property_);
-    }
     factories.push_back(std::make_shared<Factory>(shared_from_this(), static_cast<size_t>(bytes)));
     return rocksdb::Status::OK();
   }
 
   // Returns options for an iterator over the keys from `lower` to before `upper`, or to the end if that is empty, both
   // without timestamps. They are copied. The bounds and the callback of `base` stay in force: filters can be combined.
-  rocksdb::ReadOptions RangeOptions(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
-                                    const rocksdb::ReadOptions& base = {}) {
-    return Options(lower.ToString(), upper.ToString(), base);
+  FixedOptions RangeOptions(const rocksdb::Slice& lower, const rocksdb::Slice& upper,
+                            const rocksdb::ReadOptions& base = {}) {
+    return {Options(lower.ToString(), upper.ToString(), base)};
   }
 
   // Returns options for an iterator over the keys that begin with `prefix`.
-  rocksdb::ReadOptions PrefixOptions(const rocksdb::Slice& prefix, const rocksdb::ReadOptions& base = {}) {
+  FixedOptions PrefixOptions(const rocksdb::Slice& prefix, const rocksdb::ReadOptions& base = {}) {
     std::string upper = prefix.ToString();
     while (!upper.empty() && upper.back() == '\xff') upper.pop_back();
     if (!upper.empty()) upper.back() = static_cast<char>(upper.back() + 1);
-    return Options(prefix.ToString(), std::move(upper), base);
+    return {Options(prefix.ToString(), std::move(upper), base)};
   }
 
   Stats stats() const { return {without_filter_, unusable_, probed_, skipped_, opened_}; }
-
  private:
   struct Bounds {
     const std::string from, to;
-    const bool has_upper;
     const rocksdb::Slice lower{from}, upper{to};
   };
-
   // A property: one byte with the length of the timestamps that keys had, eight with the table's id, and the block.
   static constexpr size_t kHeaderBytes = 9;
 
@@ -167,10 +167,10 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     if (lower != nullptr && lower->compare(from) > 0) from = lower->ToString();
     const bool has_upper = upper != nullptr || !to.empty();
     if (upper != nullptr && (to.empty() || upper->compare(to) < 0)) to = upper->ToString();
-    std::shared_ptr<const Bounds> bounds(new Bounds{std::move(from), std::move(to), has_upper});
+    std::shared_ptr<const Bounds> bounds(new Bounds{std::move(from), std::move(to)});
     rocksdb::ReadOptions options = base;
     options.iterate_lower_bound = &bounds->lower;
-    options.iterate_upper_bound = bounds->has_upper ? &bounds->upper : nullptr;
+    options.iterate_upper_bound = has_upper ? &bounds->upper : nullptr;
     // Every copy of the options has the callback, also the iterator's own, and so keeps the bounds alive.
     options.table_filter = [self = shared_from_this(), bounds = std::move(bounds),
                             first = base.table_filter](const rocksdb::TableProperties& table) {
@@ -197,9 +197,9 @@ class TableFilter : public std::enable_shared_from_this<TableFilter> {
     is_known = is_known && (timestamp_bytes == 0 || table.user_defined_timestamps_persisted != 0);
 #endif
     const OpenFilter filter = is_known ? Open(value) : nullptr;
-    const rocksdb::Slice &lower = bounds.lower, &upper = bounds.upper;
-    const bool may_contain = sstf_filter_may_contain_range(filter.get(), lower.data(), lower.size(),
-                                                           bounds.has_upper ? upper.data() : nullptr, upper.size());
+    const rocksdb::Slice &lower = bounds.lower, &upper = bounds.upper;  // an empty upper end is none
+    const bool may_contain =
+        sstf_filter_may_contain_range(filter.get(), lower.data(), lower.size(), upper.data(), upper.size());
     (filter ? probed_ : unusable_)++;
     if (!may_contain) skipped_++;
     return may_contain;

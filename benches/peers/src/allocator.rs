@@ -10,7 +10,7 @@ pub struct Counter {
     peak: AtomicUsize,
 }
 
-/// What this program has allocated.
+/// The memory that this program has allocated.
 pub static COUNTER: Counter = Counter::new();
 
 impl Counter {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::record;
 
-/// What to measure, and where the records go.
+/// The arguments that say what to measure, and where the records go.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Take less than two minutes: fewer keys, fewer repetitions.

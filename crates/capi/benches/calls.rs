@@ -56,7 +56,7 @@ fn measure<const LOOPS: usize>(probes: usize, mut loops: [&mut dyn FnMut() -> u6
 }
 
 struct C {
-    library: *mut c_void,
+    functions: *mut c_void,
     loops: *mut c_void,
     policy: *mut c_void,
 }
@@ -70,10 +70,10 @@ impl C {
             library
         };
         let mut c =
-            Self { library: open("libsstfilter.so.0"), loops: open("libcalls.so"), policy: std::ptr::null_mut() };
+            Self { functions: open("libsstfilter.so.0"), loops: open("libcalls.so"), policy: std::ptr::null_mut() };
         unsafe {
             let create: extern "C" fn(*const usize, *mut *mut c_void, *mut c_void) -> c_int =
-                std::mem::transmute(symbol(c.library, "sstf_policy_create"));
+                std::mem::transmute(symbol(c.functions, "sstf_policy_create"));
             let options = [size_of::<[u64; 10]>(), 0, 0, 0, 0, 0, 0, 0, 0, 0];
             assert_eq!(create(options.as_ptr(), &raw mut c.policy, std::ptr::null_mut()), 0);
         }
@@ -85,7 +85,7 @@ impl C {
         unsafe {
             type Open =
                 extern "C" fn(*const c_void, *const u8, usize, u64, u32, *mut *mut c_void, *mut c_void) -> c_int;
-            let open: Open = std::mem::transmute(symbol(self.library, "sstf_filter_open"));
+            let open: Open = std::mem::transmute(symbol(self.functions, "sstf_filter_open"));
             let status =
                 open(self.policy, block.as_ptr(), block.len(), u64::MAX, 0, &raw mut filter, std::ptr::null_mut());
             assert_eq!(status, 0);
@@ -109,7 +109,7 @@ impl C {
                 *mut usize,
                 *mut c_void,
             ) -> c_int;
-            let open: Open = std::mem::transmute(symbol(self.library, "sstf_set_open"));
+            let open: Open = std::mem::transmute(symbol(self.functions, "sstf_set_open"));
             let (pointers, lengths) = (pointers.as_ptr(), lengths.as_ptr());
             let out = (&raw mut set, &raw mut unusable);
             let count = blocks.len();

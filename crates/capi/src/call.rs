@@ -226,16 +226,13 @@ pub(crate) struct BlockBytes {
 }
 
 impl BlockBytes {
-    /// `SSTF_COPY`; without it, the bytes are borrowed.
-    const COPY: u32 = 1;
-
     /// # Safety
     ///
-    /// Without `COPY`, the bytes stay unchanged as long as this lives.
+    /// With `SSTF_BORROW` (0), the bytes stay unchanged as long as this lives.
     pub(crate) unsafe fn new(bytes: &[u8], flags: u32) -> Result<Self, Failure> {
         let copy = match flags {
             0 => None,
-            Self::COPY => Some(aligned(bytes)?),
+            1 => Some(aligned(bytes)?),
             _ => return Err(Failure::argument(format!("flags: expected SSTF_BORROW or SSTF_COPY, got {flags}"))),
         };
         let bytes: *const [u8] = copy.as_deref().unwrap_or(bytes);

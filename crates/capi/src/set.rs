@@ -26,6 +26,8 @@ pub(crate) unsafe extern "C" fn sstf_set_open(
         if policy.ranges.is_some() {
             return Err(Failure::argument("a set has filters of keys, not of ranges"));
         }
+        // SAFETY: there are no bytes; this refuses unknown flags before they look like faults of the blocks.
+        unsafe { BlockBytes::new(&[], flags) }?;
         // SAFETY: the caller passes this many values in each array.
         let (blocks, bytes, files) = unsafe { (slice(blocks, count), slice(bytes, count), slice(files, count)) };
         let (Some(blocks), Some(bytes), Some(files)) = (blocks, bytes, files) else {

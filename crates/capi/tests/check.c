@@ -277,6 +277,7 @@ static void sets(void) {
   CHECK(sstf_set_may_contain_hash(set, 0, bits, FILES) == FILES);
   CHECK(sstf_set_may_contain_hash(NULL, 1, bits, 128) == 128 && bits[0] == UINT64_MAX && bits[1] == UINT64_MAX);
   sstf_set_close(set);
+  CHECK(sstf_set_open(policy, blocks, bytes, files, FILES, 99, &set, NULL, NULL) == SSTF_INVALID_ARGUMENT && !set);
   CHECK(sstf_set_open(policy, NULL, NULL, NULL, 0, SSTF_COPY, &set, NULL, NULL) == SSTF_OK);
   CHECK(sstf_set_may_contain_hash(set, 1, NULL, 0) == 0);
   sstf_set_close(set);

@@ -51,7 +51,7 @@ async fn a_sorted_query_whose_files_are_all_skipped_has_no_rows() {
 }
 
 #[tokio::test]
-async fn maps_of_timestamps_are_not_for_sessions_that_read_other_ones() {
+async fn maps_are_not_for_sessions_that_read_other_timestamps() {
     let mut fixture = Fixture::of_type(DataType::Timestamp(TimeUnit::Nanosecond, None));
     for (name, time) in [("one", 1), ("two", 2)] {
         fixture.put(name, Arc::new(TimestampNanosecondArray::from(vec![time]))).await;

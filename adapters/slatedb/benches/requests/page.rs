@@ -94,7 +94,7 @@ fn head(results: &Results) -> Result<String, AnyError> {
         "\n![64 overlapping SSTs, uniform lookups]({})\n\n![four sorted runs, Zipf lookups]({})\n\n\
          All figures are counts of requests, not times: `cargo bench` writes this page and every figure on it ([how](#how-it-is-counted)).\n\
          [Where our filters do not win](#where-our-filters-do-not-win) is below. SlateDB's metadata cache has 128 MiB by default: as long as\n\
-         all filters and indexes of a store fit into it, with room to spare in each shard, smaller filters save nothing.",
+         all filters and indexes of a store fit into it, with space to spare in each shard, smaller filters save nothing.",
         chart_file(Layout::L0, Skew::Uniform),
         chart_file(Layout::Runs, Skew::Zipf),
     )?;
@@ -174,7 +174,7 @@ fn dealt(results: &Results) -> Result<String, AnyError> {
 fn smaller(results: &Results) -> Result<String, AnyError> {
     let contenders = [Contender::BuiltIn, Contender::Ribbon, Contender::RibbonTwo, Contender::RibbonFour];
     let mut page = format!(
-        "\n**Or use smaller filters.** If the number of shards must stay, a higher rate leaves each shard more room, and costs a\n\
+        "\n**Or use smaller filters.** If the number of shards must stay, a higher rate leaves each shard more space, and costs a\n\
          request for each additional false positive. GETs per absent lookup with {MANY} shards:\n\n\
          | cache, % of SlateDB's filters | {} |\n|---|--:|--:|--:|--:|\n",
         contenders.map(Contender::name).join(" | "),
@@ -493,7 +493,7 @@ fn losses(results: &Results) -> Result<String, AnyError> {
          - **Nothing cached.** A filter of any size is one request: {} and {} requests per 1,000 absent lookups. Only the bytes\n  \
            differ, {} MB and {} MB.\n\
          - **A cache for everything, or for next to nothing.** At 200 % SlateDB's own filters cost {} requests and our Ribbon filters of\n  \
-           the same rate {}; at 50 %, {} and {}. With a roomy cache, take Ribbon filters of 10 bits per key: {} requests at 200 %, from\n  \
+           the same rate {}; at 50 %, {} and {}. With a large cache, take Ribbon filters of 10 bits per key: {} requests at 200 %, from\n  \
            {} % of the stored bytes, with {:.3} % false positives instead of {:.3} %. They fit no earlier than SlateDB's own.\n\
          - **Our blocked Bloom filters** of 10 bits per key take {} % of the bytes of SlateDB's own and have {:.3} % false positives where it\n  \
            has {:.3} %. They save no requests; a writer uses them for large SSTs because they are built faster.\n\

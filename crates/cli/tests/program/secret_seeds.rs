@@ -11,8 +11,8 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
 
     let verified = json(&["verify", &out, "--secret-seed-file", &seed], 0);
     assert!(verified["files"][0]["keys_not_compared_because"].is_null());
-    let denied = [&out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed];
-    assert!(probed(&denied, 0)["files"][0]["reason"].is_null());
+    let absent = [&out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed];
+    assert!(probed(&absent, 0)["files"][0]["reason"].is_null());
 
     let unasked = run(&["verify", &out]).expect_code(0).stdout;
     assert!(
