@@ -7,8 +7,9 @@ use sstfilter::internal::Trailer;
 use sstfilter::{BlockError, FileId, HashIdentity, KeyHasher, KindId, MatchBitmap};
 
 use super::context::RangeContext;
+use super::exact::{Form, bit};
 use super::hashed::query::Hashing;
-use super::params::{CodeMap, HashedMap, RangeShape};
+use super::params::{CodeMap, ExactMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
 use super::view::{self, Layout, View};
 use sstfilter::KeyRange;
@@ -83,7 +84,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
         let hashing = match shape.map {
             CodeMap::Hashed(map) => hashing(&map, trailer.identity.hash, context)?,
-            CodeMap::Ordered(_) => Hashing::new(KeyHasher::default(), None),
+            CodeMap::Ordered(_) | CodeMap::Exact(_) => Hashing::new(KeyHasher::default(), None),
         };
         let layout = Layout::new(&shape, data.as_ref());
         Ok(Self { data, trailer, shape, layout, hashing })
@@ -127,6 +128,54 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
             Some(view) => view::may_contain_range(view, range.into()),
             None => true,
         }
+    }
+
+    /// Whether the file may contain the key; `false` is certain. If the filter is [exact](RangeInfo::is_exact), `true` is
+    /// certain, too; a bitmap answers faster than a point filter.
+    #[inline]
+    #[must_use]
+    pub fn may_contain(&self, key: &[u8]) -> bool {
+        let (CodeMap::Exact(map), Some(view)) = (self.shape.map, self.view()) else {
+            return self.may_contain_range(key..=key);
+        };
+        match map.code(&Form::in_payload(view.shape, view.payload), key) {
+            None => false,
+            Some(code) if self.shape.low_bits == 0 => bit(view.payload, code) == 1,
+            Some(code) => view::has_code(view, map, code),
+        }
+    }
+
+    /// Probes for many keys, and stores the answers in `matches`, in the order of the keys.
+    pub fn may_contain_batch(&self, keys: &[&[u8]], matches: &mut MatchBitmap) {
+        fn answer(keys: &[&[u8]], matches: &mut MatchBitmap, bit_of: impl Fn(&[u8]) -> u64) {
+            for (keys, word) in keys.chunks(64).zip(matches.cleared(keys.len())) {
+                *word = (0..).zip(keys).fold(0, |word, (place, key)| word | bit_of(key) << place);
+            }
+        }
+        match (self.bitmap(), self.view()) {
+            (Some((form, map)), Some(view)) => {
+                answer(keys, matches, |key| map.code(&form, key).map_or(0, |code| bit(view.payload, code)));
+            }
+            _ => answer(keys, matches, |key| self.may_contain(key).into()),
+        }
+    }
+
+    /// Whether the filter is exact: it has no false positives, for keys, ranges and hints.
+    #[inline]
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        matches!(self.shape.map, CodeMap::Exact(_))
+    }
+
+    /// Returns the form of the keys and the codes, if the filter is a bitmap.
+    pub(crate) fn bitmap(&self) -> Option<(Form<'_>, ExactMap)> {
+        let CodeMap::Exact(map) = self.shape.map else { return None };
+        (self.shape.low_bits == 0).then_some((Form::in_payload(&self.shape, self.view()?.payload), map))
+    }
+
+    /// Returns the bytes that were opened.
+    pub(crate) const fn data(&self) -> &D {
+        &self.data
     }
 
     /// Probes many ranges at once, and stores the answers in `matches`, in the order of the ranges.
@@ -236,7 +285,7 @@ pub struct RangeInfo {
     pub keys: u64,
     /// Number of distinct codes of these keys.
     pub codes: u64,
-    /// Number of lines, 64 bytes each.
+    /// Number of lines, 64 bytes each; 0 in exact codes.
     pub lines: u64,
     /// Bits of a code that are stored outside its line. A segment of ordered codes may use more.
     pub low_bits: u32,
@@ -276,6 +325,14 @@ pub enum RangeMap {
         /// Bytes of the shared prefix, and of the separators after their heads.
         tails_bytes: u32,
     },
+    /// All keys are in the filter, as integers of their last eight bytes, or of all bytes of shorter keys: there are no
+    /// false positives. Without low bits, they are a bitmap.
+    Exact {
+        /// The integer of the smallest key.
+        first: u64,
+        /// The integer of the largest key.
+        last: u64,
+    },
 }
 
 impl RangeInfo {
@@ -288,6 +345,7 @@ impl RangeInfo {
                 keys_outside: map.keys_outside,
             },
             CodeMap::Ordered(map) => RangeMap::Ordered { common_bytes: map.common_bytes, tails_bytes: map.tails_bytes },
+            CodeMap::Exact(map) => RangeMap::Exact { first: map.first, last: map.first.saturating_add(map.span) },
         };
         Self {
             map,
@@ -323,6 +381,7 @@ impl RangeInfo {
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {
+            RangeMap::Exact { .. } => 0.0,
             // Without codes, every range is absent.
             _ if self.lines == 0 => 0.0,
             RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
@@ -332,6 +391,12 @@ impl RangeInfo {
             }
             RangeMap::Ordered { .. } => rate_of_ordered(self.codes as f64 / self.lines as f64, self.low_bits),
         }
+    }
+
+    /// Whether the filter is exact: it has no false positives, for keys, ranges and hints.
+    #[must_use]
+    pub const fn is_exact(&self) -> bool {
+        matches!(self.map, RangeMap::Exact { .. })
     }
 
     /// Returns the bits of the whole block per distinct key; infinite for a block without keys.

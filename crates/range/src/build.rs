@@ -7,8 +7,10 @@ use sstfilter::internal::{AlignedBuffer, HeldParts, Interruption, Trailer};
 use sstfilter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackReason, KindId};
 
+use super::exact::build::ExactBuilder;
 use super::hashed::build::HashedBuilder;
 use super::ordered::build::OrderedBuilder;
+use super::params::RangeShape;
 use super::plan::MapPlan;
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
@@ -52,6 +54,8 @@ pub struct RangeBuilder {
 enum MapBuilder {
     Hashed(Box<HashedBuilder>),
     Ordered(Box<OrderedBuilder>),
+    /// Of a plan for ordered codes, as long as the codes may be exact.
+    Exact(Box<ExactBuilder>),
 }
 
 impl RangeBuilder {
@@ -62,7 +66,7 @@ impl RangeBuilder {
                 let rate = plan.rate();
                 (MapBuilder::Hashed(Box::new(HashedBuilder::new(plan.clone(), context.hasher.clone()))), rate)
             }
-            MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
+            MapPlan::Ordered(plan) => (MapBuilder::Exact(Box::new(ExactBuilder::new(*plan))), plan.rate()),
         };
         let mut report = BuildReport::new(KindId::RANGE);
         // No map retries with another salt.
@@ -81,7 +85,34 @@ impl RangeBuilder {
     }
 
     /// Adds a key, which must not be below the previous one.
+    #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
+        if let MapBuilder::Exact(builder) = &mut self.map {
+            if let Some(is_new) = builder.add(key) {
+                self.report.keys_added += 1;
+                self.report.distinct_keys += u64::from(is_new);
+                return;
+            }
+            self.leave_exact();
+        }
+        self.add_inexact(key);
+    }
+
+    /// Goes on with ordered codes, from the first key.
+    #[cold]
+    pub(super) fn leave_exact(&mut self) {
+        let MapBuilder::Exact(exact) = &self.map else { return };
+        let mut ordered = OrderedBuilder::new(exact.plan);
+        exact.for_each_key(|key| {
+            ordered.add(key);
+            self.last.clear();
+            self.last.extend_from_slice(key);
+            self.key_bytes = [key.len(); 2];
+        });
+        self.map = MapBuilder::Ordered(Box::new(ordered));
+    }
+
+    fn add_inexact(&mut self, key: &[u8]) {
         self.report.keys_added += 1;
         // Repeated keys count as added, but get no second code.
         if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
@@ -102,6 +133,7 @@ impl RangeBuilder {
         match &mut self.map {
             MapBuilder::Hashed(builder) => builder.add(key),
             MapBuilder::Ordered(builder) => builder.add(key),
+            MapBuilder::Exact(_) => {}
         }
         self.interruption.leave();
     }
@@ -127,6 +159,7 @@ impl RangeBuilder {
         let payload = match &self.map {
             MapBuilder::Hashed(builder) => builder.estimated_bytes(),
             MapBuilder::Ordered(builder) => builder.estimated_bytes(),
+            MapBuilder::Exact(builder) => builder.estimated_bytes(),
         };
         payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
     }
@@ -135,24 +168,45 @@ impl RangeBuilder {
     /// rate of other ranges depends on the keys.
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
-        let (mut report, rate) = (self.report.clone(), self.rate);
+        let (mut report, rate, is_exact) = (self.report.clone(), self.rate, self.is_exact());
         let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
         if let Some(block) = &block {
             report.used = Some(KindId::RANGE);
-            report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
+            report.expected_fpr = if report.distinct_keys == 0 || is_exact { 0.0 } else { rate };
             report.block_bytes = block.len() as u64;
         }
         report.finish_time = started.elapsed();
         BuiltFilter::new(block, report)
     }
 
-    fn build(self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
+    /// Whether the filter would be exact if it were finished now: it then answers for single keys without false
+    /// positives.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.exact_shape().is_some()
+    }
+
+    /// Whether it would be a bitmap: it then answers for single keys faster than a point filter.
+    #[must_use]
+    pub fn is_bitmap(&self) -> bool {
+        self.exact_shape().is_some_and(|shape| shape.low_bits == 0)
+    }
+
+    fn exact_shape(&self) -> Option<RangeShape> {
+        let MapBuilder::Exact(builder) = &self.map else { return None };
+        builder.shape().filter(|_| self.refused.is_none())
+    }
+
+    fn build(mut self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
         if self.interruption.has_happened() {
             // A panic in the extractor or the hash function may have left out a key, which would be a false negative.
             return Err(FallbackReason::Panicked);
         }
         if let Some(reason) = self.refused {
             return Err(reason);
+        }
+        if !self.is_exact() {
+            self.leave_exact();
         }
         let keys = self.report.distinct_keys;
         if keys > MAX_KEYS {
@@ -178,6 +232,11 @@ impl RangeBuilder {
                 let built = builder.finish(keys, key_bytes)?;
                 *peak_bytes = buffer_bytes;
                 built
+            }
+            MapBuilder::Exact(builder) => {
+                let shape = builder.shape().ok_or(FallbackReason::TooManyKeys)?;
+                *peak_bytes = builder.buffer_bytes() + shape.payload_bytes();
+                builder.finish(shape)?
             }
         };
         let payload_bytes = shape.payload_bytes();

@@ -1,5 +1,6 @@
 //! The parameters of a range filter in the trailer.
 
+use super::exact::{SAMPLE_QUOTIENTS, tree_bytes};
 use sstfilter::BlockError;
 use sstfilter::internal::code_line::QUOTIENT_BITS;
 use sstfilter::kind::EncodedShape;
@@ -12,6 +13,9 @@ pub(super) const MAX_LOW_BITS: u32 = 40;
 
 /// Maximum number of low bits of an ordered code: a segment stores the number in 5 bits.
 pub(super) const MAX_ORDERED_LOW_BITS: u32 = 31;
+
+/// Maximum number of low bits of an exact code: it bounds the codes between two samples, and so the time of a query.
+pub(super) const MAX_EXACT_LOW_BITS: u32 = 10;
 
 /// Maximum number of codes in a filter: the rank of a line has 31 bits.
 pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
@@ -33,6 +37,7 @@ pub(super) const MAX_SHARED_BYTES: usize = u16::MAX as usize;
 pub(super) enum CodeMap {
     Hashed(HashedMap),
     Ordered(OrderedMap),
+    Exact(ExactMap),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +63,14 @@ pub(super) struct OrderedMap {
     pub(super) low_words: u32,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExactMap {
+    /// The integer of the smallest key.
+    pub(super) first: u64,
+    /// That of the largest key, less this.
+    pub(super) span: u64,
+}
+
 /// The fields that a query needs in addition to the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RangeShape {
@@ -76,17 +89,40 @@ pub(super) struct RangeShape {
 const HASHED: u8 = 1;
 const HASHED_IN_PREFIXES: u8 = 2;
 const ORDERED: u8 = 3;
+const EXACT: u8 = 4;
 
 impl RangeShape {
-    /// Bytes of the lines.
+    /// Bytes of the lines; of exact codes, of the bits and their summaries.
     pub(super) fn lines_bytes(&self) -> u64 {
-        u64::from(self.lines) * LINE_BYTES
+        match self.map {
+            CodeMap::Exact(_) => tree_bytes(self.upper_bits()),
+            _ => u64::from(self.lines) * LINE_BYTES,
+        }
+    }
+
+    /// Number of different high parts that exact codes can have.
+    fn quotients(&self) -> u64 {
+        let CodeMap::Exact(map) = self.map else { return 0 };
+        (map.span >> self.low_bits).saturating_add(1)
+    }
+
+    /// Number of bits in the lowest level of exact codes: one for each code that is possible, or the high parts in
+    /// unary.
+    pub(super) fn upper_bits(&self) -> u64 {
+        let codes = if self.low_bits == 0 { 0 } else { self.codes.into() };
+        self.quotients().saturating_add(codes)
+    }
+
+    /// Bytes of the samples of exact codes.
+    pub(super) fn sample_bytes(&self) -> u64 {
+        if self.low_bits == 0 { 0 } else { (self.quotients().div_ceil(SAMPLE_QUOTIENTS) * 4).next_multiple_of(8) }
     }
 
     /// Bytes of the low bits, plus eight bytes of padding so that a query can always read a whole word.
     pub(super) fn lows_bytes(&self) -> u64 {
         let words = match self.map {
-            CodeMap::Hashed(_) => (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64),
+            CodeMap::Exact(_) if self.low_bits == 0 => return 0,
+            CodeMap::Hashed(_) | CodeMap::Exact(_) => (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64),
             CodeMap::Ordered(map) => map.low_words.into(),
         };
         words * 8 + 8
@@ -98,6 +134,10 @@ impl RangeShape {
             CodeMap::Hashed(map) => (u64::from(map.overflow_words) * 4).next_multiple_of(8),
             CodeMap::Ordered(map) => {
                 u64::from(self.lines) * SEGMENT_BYTES + u64::from(map.tails_bytes).next_multiple_of(8)
+            }
+            CodeMap::Exact(_) => {
+                let prefix_bytes = u64::from(self.key_bytes.unwrap_or(0)).saturating_sub(8);
+                self.sample_bytes() + prefix_bytes.next_multiple_of(8)
             }
         }
     }
@@ -126,9 +166,11 @@ impl RangeShape {
                 (number, map.unit_shift, map.chunk_bits, own)
             }
             CodeMap::Ordered(map) => (ORDERED, 0, 0, [map.common_bytes, map.tails_bytes, map.low_words]),
+            CodeMap::Exact(map) => (EXACT, 0, 0, [high(map.first), map.span as u32, high(map.span)]),
         };
         let first = u32::from(number) | self.low_bits << 8 | unit_shift << 16 | chunk_bits << 24;
-        let common = [first, self.key_bytes.unwrap_or(0), self.lines, self.codes];
+        let lines = if let CodeMap::Exact(map) = self.map { map.first as u32 } else { self.lines };
+        let common = [first, self.key_bytes.unwrap_or(0), lines, self.codes];
         let params: Vec<u32> = common.into_iter().chain(own).collect();
         let mut encoded = EncodedShape::new(&params, self.payload_bytes());
         encoded.keys = self.keys;
@@ -140,13 +182,21 @@ impl RangeShape {
     pub(super) fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let &first = encoded.params().first().unwrap_or(&0);
         let [number, low_bits, unit_shift, chunk_bits] = first.to_le_bytes();
-        BlockError::require((HASHED..=ORDERED).contains(&number), "range map", "1 to 3", number)?;
+        BlockError::require((HASHED..=EXACT).contains(&number), "range map", "1 to 4", number)?;
         let words: [u32; 7] = encoded.words("7 in a range filter")?;
-        let [_, key_bytes, lines, codes, own @ ..] = words;
-        let map = if number == ORDERED {
-            BlockError::require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
-            let [common_bytes, tails_bytes, low_words] = own;
-            CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words })
+        let [_, key_bytes, mut lines, codes, own @ ..] = words;
+        let map = if number >= ORDERED {
+            BlockError::require(unit_shift == 0 && chunk_bits == 0, "units", "0 unless codes are hashed", first >> 16)?;
+            if number == EXACT {
+                let [first_high, span, span_high] = own;
+                CodeMap::Exact(ExactMap {
+                    first: joined(core::mem::take(&mut lines), first_high),
+                    span: joined(span, span_high),
+                })
+            } else {
+                let [common_bytes, tails_bytes, low_words] = own;
+                CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words })
+            }
         } else {
             let [overflow_words, checksum, keys_outside] = own;
             let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
@@ -170,7 +220,8 @@ impl RangeShape {
         require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
         let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
         require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
-        require(self.codes == 0 || self.lines > 0, "lines", "at least one if there are codes", self.lines)?;
+        let has_lines = self.codes == 0 || self.lines > 0 || matches!(self.map, CodeMap::Exact(_));
+        require(has_lines, "lines", "at least one if there are codes", self.lines)?;
         let keys_outside = match self.map {
             CodeMap::Hashed(map) => {
                 require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
@@ -194,6 +245,24 @@ impl RangeShape {
                 require(self.lines <= self.codes, "lines", "a code in each", self.lines)?;
                 0
             }
+            CodeMap::Exact(map) => {
+                require(
+                    self.low_bits <= MAX_EXACT_LOW_BITS,
+                    "low bits of a code",
+                    "0 to 10 in exact codes",
+                    self.low_bits,
+                )?;
+                let codes = u64::from(self.codes);
+                let is_each_key = codes > 0 && codes == self.keys && codes - 1 <= map.span;
+                require(is_each_key, "codes", "one for each key, and no more than integers", self.codes)?;
+                let key_bytes = self.key_bytes.unwrap_or(0);
+                let max = u64::MAX.checked_shr(64 - 8 * key_bytes.min(8)).unwrap_or(0);
+                let is_inside = map.first <= max && map.span <= max - map.first;
+                require(is_inside && key_bytes > 0, "bytes of a key", "as many as the largest integer has", key_bytes)?;
+                let has_samples = self.low_bits == 0 || self.upper_bits() <= u32::MAX.into();
+                require(has_samples, "codes", "fewer, or in less high parts: 2^32 bits in all", self.codes)?;
+                0
+            }
         };
         // Every key inside the extractor's domain has a code. A block with such keys but without codes would answer
         // "absent" to every range.
@@ -203,6 +272,14 @@ impl RangeShape {
         let lengths = "the sum of the lines, the low bits and the parts after them";
         BlockError::require(expected == got, "payload bytes", lengths, got)
     }
+}
+
+const fn high(number: u64) -> u32 {
+    (number >> 32) as u32
+}
+
+fn joined(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
 }
 
 #[cfg(test)]
@@ -228,6 +305,19 @@ mod tests {
             let shape = RangeShape { map, low_bits: 3, key_bytes: None, lines: 0, codes: 0, keys };
             let decoded = RangeShape::decode(&shape.encode());
             assert_eq!(decoded.ok(), is_sound.then_some(shape), "{map:?}, {keys} keys");
+        }
+    }
+
+    #[test]
+    fn exact_codes_are_refused_if_integers_exceed_their_bytes_or_codes_are_not_those_of_all_keys() {
+        let sound = (Some(1), 250, 5, 3);
+        let cases = [sound, (Some(2), 65_530, 5, 6), (None, 0, 0, 1), (Some(1), 250, 6, 3), (Some(1), 250, 5, 7)];
+        for (number, (key_bytes, first, span, codes)) in cases.into_iter().enumerate() {
+            let map = CodeMap::Exact(ExactMap { first, span });
+            let shape = RangeShape { map, low_bits: 0, key_bytes, lines: 0, codes, keys: codes.into() };
+            assert_eq!(RangeShape::decode(&shape.encode()).is_ok(), number < 2, "{shape:?}");
+            assert!(RangeShape::decode(&RangeShape { keys: 9, ..shape }.encode()).is_err(), "{shape:?}");
+            assert!(RangeShape::decode(&RangeShape { low_bits: 11, ..shape }.encode()).is_err(), "{shape:?}");
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use sstfilter::{ConfigError, KeyExtractor};
 
+use super::params::{LINE_BYTES, SEGMENT_BYTES};
+
 /// The units in which ranges are counted for [`RangePolicy::hashed`](super::RangePolicy::hashed): an integer in
 /// big-endian bytes, at the start of the key or after its prefix.
 ///
@@ -117,6 +119,12 @@ impl HashedPlan {
 }
 
 impl OrderedPlan {
+    /// Returns the bytes of the payload for this many keys of one length without any in common.
+    pub(super) fn payload_bytes(self, keys: u64) -> u64 {
+        let segments = keys.div_ceil(self.segment_keys.max(1).into());
+        segments * (LINE_BYTES + SEGMENT_BYTES) + keys * u64::from(self.low_bits) / 8 + 8
+    }
+
     /// Returns the mean rate for ranges whose ends are spread evenly over the span of a segment.
     pub(super) fn rate(self) -> f64 {
         rate_of_ordered(self.segment_keys.into(), self.low_bits)

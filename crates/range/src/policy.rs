@@ -14,14 +14,16 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// |---|---|---|
 /// | ranges | any, also unbounded | of a declared length, between keys with one prefix |
 /// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
-/// | exact | where keys of one length are dense | no |
+/// | exact | where keys of one length are dense; if all of them are, in 1 to 9 bits | no |
 /// | lower bound of the next key | yes | no |
 ///
 /// The false positive rate of `ordered` holds for numbers if the ends of ranges are spread evenly among them. It rises
 /// to 1 near keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
 /// of `hashed` is the same for all ranges chosen without knowledge of the seed that have no key in their end units.
 ///
-/// - Numbers and ids, with ranges over neighbouring ones: `ordered`.
+/// - Numbers and ids, with ranges over neighbouring ones: `ordered`. If all keys of a file have one length, and differ
+///   only in a big-endian integer of up to eight bytes at their end, with less than about 200 integers to a key from the
+///   smallest to the largest, the filter [is exact](crate::RangeFilter::is_exact) and has no rate.
 /// - An entity followed by a time or a version, with ranges inside an entity: `hashed`, with the entity as prefix.
 ///   `ordered` distinguishes ranges inside an entity only if the file contains about 56 or more of its keys. With
 ///   fewer, a segment of up to 224 keys spans several entities, and nearly every range inside one is positive.

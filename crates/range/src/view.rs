@@ -3,10 +3,13 @@
 use sstfilter::internal::code_line::{self, Portable, Query, Select};
 use sstfilter::internal::prefetch;
 
+use super::exact::Exact;
+#[cfg(test)]
+use super::exact::Form;
 use super::hashed::query::Hashing;
 use super::lines::{Code, Lines, Lows};
 use super::ordered::{Segments, Spread};
-use super::params::{CodeMap, HashedMap, RangeShape, SEGMENT_BYTES};
+use super::params::{CodeMap, ExactMap, HashedMap, RangeShape, SEGMENT_BYTES};
 use sstfilter::KeyRange;
 
 /// The data that a query reads.
@@ -41,7 +44,7 @@ impl Layout {
             CodeMap::Ordered(_) => {
                 Spread::new(block.get(lows..).and_then(|rest| rest.get(..records)).unwrap_or_default())
             }
-            CodeMap::Hashed(_) => Spread::default(),
+            CodeMap::Hashed(_) | CodeMap::Exact(_) => Spread::default(),
         };
         Self { lines, lows, payload: bytes(shape.payload_bytes()), records, spread }
     }
@@ -58,6 +61,7 @@ impl Layout {
 enum Map<'a> {
     Hashed(&'a HashedMap),
     Ordered(Segments<'a>),
+    Exact(Exact<'a>),
 }
 
 /// Ranges of a batch that are in flight at once: their lines are prefetched before the first of them is probed.
@@ -79,6 +83,10 @@ impl<'a> View<'a> {
                 let segments = Segments::new(records, tails, spread, self.shape, map);
                 (Lines { all, low_bytes, overflow: &[], lows: Lows::PerLine }, Map::Ordered(segments))
             }
+            CodeMap::Exact(map) => {
+                let exact = self.exact_of(*map);
+                (Lines { all: &[], low_bytes: &[], overflow: &[], lows: Lows::PerLine }, Map::Exact(exact))
+            }
         }
     }
 
@@ -95,7 +103,16 @@ impl<'a> View<'a> {
                 }
             }
             Map::Ordered(segments) => segments.interval(range).ok_or(false),
+            Map::Exact(exact) => Err(exact.any_in::<S>(range)),
         }
+    }
+
+    /// Returns the parts of a filter of exact codes.
+    #[inline(always)]
+    pub(super) fn exact_of(&self, map: ExactMap) -> Exact<'a> {
+        let Layout { lines, lows, payload, .. } = *self.layout;
+        let part = |from: usize, to: usize| self.payload.get(from..to).unwrap_or_default();
+        Exact::new(self.shape, map, self.payload, [part(0, lines), part(lines, lows), part(lows, payload)])
     }
 
     /// Whether the file may contain a key in the range.
@@ -147,6 +164,8 @@ impl<'a> View<'a> {
             _ if self.shape.keys == 0 => None,
             (_, Map::Hashed(_)) => Some(lower.to_vec()),
             (lines, Map::Ordered(segments)) => segments.seek_hint::<S>(&lines, lower),
+            // Only damaged bytes make it lower.
+            (_, Map::Exact(exact)) => exact.next_key(lower).map(|next| next.max(lower.to_vec())),
         }
     }
 }
@@ -188,6 +207,24 @@ pub(super) fn may_contain_range_each(view: View<'_>, ranges: &[KeyRange<'_>]) ->
     code_line::answer(ManyRanges(&view, ranges))
 }
 
+/// A query of one code that is split.
+struct OneCode<'q>(&'q View<'q>, ExactMap, u64);
+
+impl Query for OneCode<'_> {
+    type Answer = bool;
+
+    #[inline(always)]
+    fn run<S: Select>(self) -> bool {
+        self.0.exact_of(self.1).has_code::<S>(self.2)
+    }
+}
+
+/// [`Exact::has_code`], with the instructions in use.
+#[inline(never)]
+pub(super) fn has_code(view: View<'_>, map: ExactMap, code: u64) -> bool {
+    code_line::answer(OneCode(&view, map, code))
+}
+
 /// In plain Rust: a scan calls it once per file, too seldom to pay for its own instructions.
 #[inline(never)]
 pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
@@ -210,6 +247,14 @@ mod tests {
             let (lines, map) = view.open();
             for row in vector.rows("codes") {
                 let key = row.text("key").as_bytes();
+                if let CodeMap::Exact(map) = view.shape.map {
+                    assert_eq!(
+                        map.code(&Form::in_payload(view.shape, view.payload), key),
+                        Some(row.hex("code")),
+                        "{row}"
+                    );
+                    continue;
+                }
                 let (code, last) = view.codes::<Portable>(&lines, &map, KeyRange::from(key..=key)).unwrap();
                 assert_eq!(code, last, "{row}");
                 let cell = u64::from(code.quotient) << code.low_bits | code.low;

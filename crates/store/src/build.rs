@@ -11,7 +11,7 @@ use sstfilter::{
 };
 
 use super::budget::FilterBudget;
-use super::config::Config;
+use super::config::{Config, PointFilters};
 use super::error::FilterProblem;
 use super::identity::TableIdentity;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, KeyBounds, check_of_extractor, check_of_hashes};
@@ -56,6 +56,8 @@ struct Started {
     parts: KeyParts,
     points: Points,
     ranges: Option<Box<RangeBuilder>>,
+    /// Whether exact range filters may answer for keys.
+    allows_exact: bool,
     /// For each extractor, the first key that has a part; the extractor of ranges comes last.
     witnesses: Vec<Witness>,
     has_range_extractor: bool,
@@ -80,7 +82,8 @@ enum Points {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilters {
-    /// How the point filter was built; `None` if the store has no policy, or the policy declined.
+    /// How the point filter was built; `None` if the store has no policy, the policy declined, or the range filter is
+    /// exact.
     pub point_report: Option<BuildReport>,
     /// How the range filter was built; `None` if the store has no range policy.
     pub range_report: Option<BuildReport>,
@@ -207,12 +210,13 @@ impl FileFilterBuilder {
 
 impl Started {
     fn new(config: &Config, context: BuildContext) -> Self {
-        let Config { builds_points, partitions, ranges, reader, .. } = config;
+        let Config { points, partitions, ranges, reader, .. } = config;
         let policy = reader.filters.policy();
-        let points = match (builds_points, partitions) {
-            (false, _) => Points::None,
-            (true, None) => policy.builder(&context).map_or(Points::None, Points::Whole),
-            (true, Some(options)) => {
+        let allows_exact = *points != PointFilters::All;
+        let points = match (points, partitions) {
+            (PointFilters::None, _) => Points::None,
+            (_, None) => policy.builder(&context).map_or(Points::None, Points::Whole),
+            (_, Some(options)) => {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, *options)))
             }
         };
@@ -228,6 +232,7 @@ impl Started {
             metadata: FilterMetadata { file: context.file_id.unwrap_or_else(FileId::random), ..metadata },
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
+            allows_exact,
             witnesses,
             has_range_extractor: range_extractor.is_some(),
             hasher: context.hasher,
@@ -295,12 +300,26 @@ impl Started {
         matches!(self.points, Points::None) && self.ranges.is_none()
     }
 
+    /// Returns whether the range filter answers for keys if the file has no point filter. Not if that would find keys by
+    /// less than all of their bytes: a lookup may then pass other bytes than the file has.
+    fn is_exact(&self) -> bool {
+        let finds_by_bytes = self.parts.has_whole_keys() && self.metadata.is_hashed_by_bytes();
+        self.allows_exact && finds_by_bytes && self.ranges.as_ref().is_some_and(|ranges| ranges.is_exact())
+    }
+
+    /// Returns whether the range filter takes the place of the point filter. Split codes do not: they take eight times
+    /// as long.
+    fn has_bitmap(&self) -> bool {
+        self.is_exact() && self.ranges.as_ref().is_some_and(|ranges| ranges.is_bitmap())
+    }
+
     fn estimated_bytes(&self) -> u64 {
         let points = match &self.points {
             Points::None => 0,
             Points::Whole(builder) => builder.estimated_bytes(),
             Points::Partitioned(builder) => builder.estimated_bytes(),
         };
+        let points = if self.has_bitmap() { 0 } else { points };
         // Saturating: a user-defined builder may claim any number.
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
@@ -348,6 +367,11 @@ impl Started {
             self.metadata.bounds = KeyBounds::Unknown;
         }
         self.metadata.witnesses = self.witnesses();
+        let (is_exact, has_bitmap) = (self.is_exact(), self.has_bitmap());
+        let ranges = self.ranges.take().map(|builder| builder.finish());
+        if has_bitmap && ranges.as_ref().is_some_and(|ranges| ranges.block.is_some()) {
+            self.points = Points::None;
+        }
         let points = match core::mem::replace(&mut self.points, Points::None) {
             Points::None => None,
             Points::Whole(builder) => {
@@ -368,7 +392,7 @@ impl Started {
         let ((hash_check, mut extractors), holds_known_keys) = checks.unwrap_or_default();
         self.metadata.hash_check = hash_check;
         let range_extractor = if self.has_range_extractor { extractors.pop() } else { None };
-        let Self { metadata, parts, ranges, hashes, .. } = self;
+        let Self { metadata, parts, hashes, .. } = self;
         let hashes = hashes.filter(|_| is_whole);
         let mut built =
             BuiltFilters { point_report: None, range_report: None, metadata, filters: Vec::new(), hashes, table: None };
@@ -382,9 +406,13 @@ impl Started {
                 (built.metadata.whole_keys, built.metadata.extractors) = (held.has_whole_keys(), extractors);
             }
         }
-        if let Some(builder) = ranges {
-            built.range_report = Some(built.add(FilterPart::Ranges, builder.finish(), is_sound));
-            built.metadata.range_extractor = range_extractor.filter(|_| built.metadata.ranges().is_some());
+        if let Some(filter) = ranges {
+            built.range_report = Some(built.add(FilterPart::Ranges, filter, is_sound));
+            let has_ranges = built.metadata.ranges().is_some();
+            built.metadata.range_extractor = range_extractor.filter(|_| has_ranges);
+            if is_exact && built.metadata.points().is_none() {
+                built.metadata.whole_keys = has_ranges;
+            }
         }
         built
     }

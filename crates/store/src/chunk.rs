@@ -12,6 +12,7 @@ use super::config::Config;
 use super::counts::ChunkCounts;
 use super::file::FileFilters;
 use super::metadata::KeyBounds;
+use super::ranges::ExactFilters;
 use super::reader::SharedParts;
 use super::state::FileState;
 use super::writes::{KeyWrites, Writes};
@@ -54,6 +55,8 @@ pub(super) struct ChunkCore {
 /// The filters of files that may overlap.
 pub(super) struct Group {
     pub(super) filters: FilterGroup<Bytes>,
+    /// The range filters that answer for keys.
+    exact: ExactFilters,
     /// The part that point lookups probe the filters for, if it is a single part and common to all filters of the
     /// group.
     pub(super) one_part: Option<SharedParts>,
@@ -70,9 +73,11 @@ impl Group {
     fn new(files: &[Arc<FileState>], config: &Config) -> Self {
         let mut groups = Vec::new();
         let (mut parts, mut ungrouped, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
+        let mut exact = ExactFilters::default();
         for (place, file) in files.iter().enumerate() {
             // A file with range tombstones must also be read for keys that its filter excludes.
-            let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones);
+            let is_own = file.is_of(config) && !file.has_range_tombstones;
+            let block = file.resident().filter(|_| is_own);
             // Files without a filter take a slot, too, so that slots are those of the chunk.
             FilterGroup::push_to(&mut groups, block.cloned());
             let bit = 1 << place;
@@ -83,6 +88,9 @@ impl Group {
                         Some((_, files)) => *files |= bit,
                         None => parts.push((file.shared, bit)),
                     }
+                }
+                None if file.resident_exact().is_some_and(|filter| is_own && exact.push(place, filter)) => {
+                    grouped |= bit;
                 }
                 None => match &file.points {
                     Ok(_) => ungrouped |= bit,
@@ -98,7 +106,15 @@ impl Group {
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
-        Self { filters, one_part, parts, ungrouped, counts: Arc::new(counts) }
+        Self { filters, exact, one_part, parts, ungrouped, counts: Arc::new(counts) }
+    }
+
+    /// Returns those of the files in `which` that exact filters do not exclude, and whether any of them has another
+    /// filter.
+    #[inline]
+    pub(super) fn by_exact(&self, which: u64, key: &[u8]) -> (u64, bool) {
+        let left = self.exact.probe(key, which);
+        (left, left & !self.exact.slots() != 0)
     }
 
     /// Returns those of the files in `which` whose filters may contain the key, by all hashes that follow from the

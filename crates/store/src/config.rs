@@ -8,11 +8,20 @@ use super::partition::PartitionOptions;
 use super::ranges::RangePolicy;
 use super::reader::Reader;
 
+/// Which files get point filters, if the policy wants one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PointFilters {
+    None,
+    /// Those without a bitmap.
+    UnlessBitmap,
+    All,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Config {
     pub(super) reader: Reader,
-    /// Whether files get point filters.
-    pub(super) builds_points: bool,
+    /// Which files get point filters.
+    pub(super) points: PointFilters,
     pub(super) partitions: Option<PartitionOptions>,
     pub(super) ranges: Option<RangePolicy>,
     pub(super) budget: Option<FilterBudget>,

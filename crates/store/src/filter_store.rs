@@ -7,7 +7,7 @@ use sstfilter::{FileId, FilterPolicy, Filters, KeyExtractor, KeyRange};
 
 use super::budget::FilterBudget;
 use super::build::FileFilterBuilder;
-use super::config::Config;
+use super::config::{Config, PointFilters};
 use super::error::FilterProblem;
 use super::file::FileFilters;
 use super::identity::TableIdentity;
@@ -59,7 +59,7 @@ impl FilterStore {
     pub fn new(filters: Filters) -> Self {
         let config = Config {
             reader: Reader { filters, range_extractor: None },
-            builds_points: true,
+            points: PointFilters::UnlessBitmap,
             partitions: None,
             ranges: None,
             budget: None,
@@ -95,14 +95,23 @@ impl FilterStore {
         self.with(|config| {
             config.reader.filters = config.reader.filters.clone().with_policy(policy);
             // A policy that is set after `without_point_filters` takes effect.
-            config.builds_points = true;
+            if config.points == PointFilters::None {
+                config.points = PointFilters::UnlessBitmap;
+            }
         })
     }
 
     /// Writes files without point filters.
     #[must_use]
     pub fn without_point_filters(self) -> Self {
-        self.with(|config| config.builds_points = false)
+        self.with(|config| config.points = PointFilters::None)
+    }
+
+    /// Writes point filters also for files whose range filter is an exact bitmap, which otherwise get none: for readers
+    /// of a block's bytes that probe by hash.
+    #[must_use]
+    pub fn with_all_point_filters(self) -> Self {
+        self.with(|config| config.points = PointFilters::All)
     }
 
     /// Writes point filters in partitions; a lookup reads one of them.
@@ -111,7 +120,9 @@ impl FilterStore {
         self.with(|config| config.partitions = Some(options))
     }
 
-    /// Writes range filters as well.
+    /// Writes range filters as well. If the keys of a file are dense integers, its range filter is an exact bitmap. Then
+    /// the file gets no point filter, because the bitmap answers for its keys, too, unless the store has a custom hash or
+    /// does not hold whole keys: different bytes can then be one key.
     #[cfg(feature = "ranges")]
     #[must_use]
     pub fn with_range_filters(self, policy: sstfilter_range::RangePolicy) -> Self {

@@ -3,7 +3,7 @@
 //! ```text
 //!  0  4  magic, the bytes "SFMD"
 //!  4  1  version
-//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
+//!  5  1  flags: bit 0 the point filter holds whole keys, or the range filter replaces it, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
 //!       its keys are not known
 //!  6  2  bytes of this header: 44, or more in a later release
 //!  8  8  fingerprint of the file's id
@@ -294,6 +294,17 @@ impl FilterMetadata {
             witnesses: Vec::new(),
             sections: Vec::new(),
         }
+    }
+
+    /// Returns whether hashes are of all bytes of keys, so that keys with different bytes are different keys.
+    pub(crate) const fn is_hashed_by_bytes(&self) -> bool {
+        matches!(self.hash.id, HashId::Xxh3 | HashId::Xxh3Secret)
+    }
+
+    /// Returns the filter that answers for single keys: that of points, or else a range filter that replaces it.
+    pub(crate) fn of_keys(&self) -> Option<&FilterSection> {
+        let ranges = || self.ranges().filter(|_| self.whole_keys && self.is_hashed_by_bytes());
+        self.points().or_else(ranges)
     }
 
     /// Returns the bytes to store.

@@ -19,13 +19,33 @@ without_values! {
         fn add_key(&[u8]);
         fn add_range_tombstone();
         fn estimated_bytes() -> u64;
+        fn is_exact() -> bool;
+        fn is_bitmap() -> bool;
         fn finish() -> BuiltFilter;
     }
     RangeFilter {
         fn as_bytes() -> &'static [u8];
         fn checksum_without_last() -> u32;
+        fn may_contain(&[u8]) -> bool;
         fn may_contain_range(KeyRange<'_>) -> bool;
         fn seek_hint(&[u8]) -> Option<Vec<u8>>;
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct ExactFilters;
+
+impl ExactFilters {
+    pub(crate) fn push(&mut self, _: usize, filter: &RangeFilter) -> bool {
+        match filter.0 {}
+    }
+
+    pub(crate) const fn probe(&self, _: &[u8], which: u64) -> u64 {
+        which
+    }
+
+    pub(crate) const fn slots(&self) -> u64 {
+        0
     }
 }
 

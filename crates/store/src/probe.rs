@@ -37,9 +37,9 @@ impl FileState {
     #[inline]
     pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones;
-        match self.resident().filter(|_| is_plain && self.config.trust.get().is_none()) {
-            Some(block) => {
-                let may_contain = block.may_contain(whole());
+        match self.resident.as_deref().filter(|_| is_plain && self.config.trust.get().is_none()) {
+            Some(held) => {
+                let may_contain = held.may_contain(key, whole);
                 self.units.counters.add_answer(may_contain);
                 Answer::of(if may_contain { Probe::MaybePresent } else { Probe::Absent })
             }
@@ -56,6 +56,9 @@ impl FileState {
         }
         if let Some(answer) = self.unusable(&self.points, POINTS) {
             return answer;
+        }
+        if self.is_exact() {
+            return self.probe_unit(RANGES, &|held| held.ranges().is_none_or(|filter| filter.may_contain(key)));
         }
         let (of_key, of_parts): ([KeyHash; 1], Vec<KeyHash>);
         let hashes: &[KeyHash] = if self.shared.has_whole_keys() {
@@ -194,7 +197,7 @@ impl FileState {
     /// Probes the point filter for the parts that all keys with the prefix share, and counts the answers. `None` if it
     /// cannot be probed for any: then it may hold them.
     pub(super) fn probe_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<Answer> {
-        if self.points.is_err() || self.config.trust.get().is_some() {
+        if self.points.is_err() || self.is_exact() || self.config.trust.get().is_some() {
             return None;
         }
         let mut last = None;

@@ -11,6 +11,8 @@ pub(crate) use sstfilter_range::{RangeBuilder, RangePolicy};
 
 pub(crate) type RangeFilter = sstfilter_range::RangeFilter<Bytes>;
 
+pub(crate) type ExactFilters = sstfilter_range::ExactFilters<Bytes>;
+
 /// Why no range filter can be used, if none can.
 pub(crate) const UNSUPPORTED: Option<BlockError> = None;
 

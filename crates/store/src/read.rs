@@ -239,7 +239,7 @@ pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
 /// Loading.
 impl FileState {
     /// Reads what must be in memory from now on: top indexes, and without a budget, filters in one block. Returns the
-    /// point filter if it stays.
+    /// filter that answers for keys if it stays.
     pub(super) fn read_at_open(self: &Arc<Self>) -> Option<Arc<Held>> {
         self.read_index();
         let source = self.source.as_deref().filter(|_| self.config.budget.is_none())?;
@@ -249,8 +249,12 @@ impl FileState {
                 read_all(source, || self.begin(number)?.pending(), &|_| true);
             }
         }
-        let held = self.units.unit(POINTS).filter(|_| has_block)?.held_arc()?;
-        held.points().is_some().then_some(held)
+        let number = match self.points {
+            Ok(FilterPart::Points) => POINTS,
+            Ok(FilterPart::Ranges) => RANGES,
+            _ => return None,
+        };
+        self.units.unit(number)?.held_arc().filter(|held| held.failure().is_none())
     }
 
     /// Reads the top index, if it is needed now and there is a source.

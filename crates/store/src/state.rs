@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use sstfilter::KeyRange;
+use sstfilter::internal::Ending;
 use sstfilter::internal::locks::lock;
-use sstfilter::internal::{Ending, FilterCounters};
 use sstfilter::{BlockError, FileId, FilterBlock, KeyExtractor, Probe};
 
 use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
@@ -18,7 +18,7 @@ use super::error::FilterProblem;
 use super::metadata::{FilterMetadata, FilterPart, FilterSection, check_of_extractor, check_of_hashes};
 use super::ongoing::Ongoing;
 use super::partition::PartitionIndex;
-use super::ranges;
+use super::ranges::{self, RangeFilter};
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
@@ -35,7 +35,7 @@ pub(super) struct FileState {
     pub(super) is_without_map: AtomicBool,
     /// A filter that was loaded has far more keys than its size is for.
     pub(super) is_overfull: AtomicBool,
-    /// The point filter, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
+    /// The filter that answers for keys, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
     /// through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but costs files without a
     /// resident filter 300 bytes.
     pub(super) resident: Option<Arc<Held>>,
@@ -97,7 +97,7 @@ impl FileState {
             ongoing: Ongoing::default(),
             chunks: Mutex::default(),
         };
-        let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
+        let (points, ranges) = (state.metadata.of_keys(), state.metadata.ranges());
         let usable = |section: &FilterSection, checked: Result<(), FilterProblem>| {
             // An empty section is never read, so no later check would reject it.
             let too_short =
@@ -107,9 +107,13 @@ impl FileState {
         };
         state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
         state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
+        if state.is_exact() && state.ranges.is_err() {
+            state.points = state.ranges.clone();
+        }
         let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map_or(0, |section| section.bytes));
-        // A filter that cannot be used counts that, too.
-        units.range_counters = ranges.map(|_| Box::new(FilterCounters::default()));
+        // A filter that cannot be used counts that, too. What an exact one answers counts as for the point filter that
+        // it replaces.
+        units.range_counters = ranges.filter(|_| !state.is_exact()).map(|_| Box::default());
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
@@ -186,7 +190,9 @@ impl FileState {
     /// by hash. Until the top index has been read, that is the first unit.
     pub(super) fn units_of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
         let unit = |hash| self.partitions().map_or(POINTS, |index| index.locate_hash(key, hash).0 + POINTS);
-        self.reader().point_hashes(self.shared, key).map(unit)
+        let exact = self.is_exact().then_some(RANGES);
+        let hashes = exact.is_none().then(|| self.reader().point_hashes(self.shared, key));
+        exact.into_iter().chain(hashes.into_iter().flatten().map(unit))
     }
 }
 
@@ -202,6 +208,16 @@ impl FileState {
         let is_same = || self.reader().is_same(&config.reader) && config.reader.is_known_by_identity(self.shared);
         // Clones share their trust until a setting that affects probes changes.
         Arc::ptr_eq(&self.config.trust, &config.trust) || is_same()
+    }
+
+    /// Returns whether the range filter answers for keys, too.
+    pub(super) const fn is_exact(&self) -> bool {
+        matches!(self.points, Ok(FilterPart::Ranges))
+    }
+
+    /// Returns the range filter, if it answers for keys, and views may group it with those of other files.
+    pub(super) fn resident_exact(&self) -> Option<&RangeFilter> {
+        self.resident.as_deref()?.ranges()
     }
 
     /// Returns the point filter, if views may group it with those of other files.
@@ -272,7 +288,8 @@ impl FileState {
         stats.overfull = self.is_overfull.load(Ordering::Relaxed).into();
         for (number, unit) in self.units.units() {
             let counted = unit.counted();
-            let filter = if number == RANGES { &mut stats.ranges } else { &mut stats.filter };
+            let is_of_ranges = number == RANGES && self.units.range_counters.is_some();
+            let filter = if is_of_ranges { &mut stats.ranges } else { &mut stats.filter };
             filter.negatives += counted.negatives;
             filter.not_loaded += counted.unanswered;
         }

@@ -107,7 +107,7 @@ pub(super) fn of_partitions(partitions: &Partitions<'_>, names: &[&str]) -> Filt
 pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
     let info = &block.info;
     let problem = block.verify().err().map(|problem| in_options(&problem));
-    let is_ordered = matches!(info.map, RangeMap::Ordered { .. });
+    let is_hashed = matches!(info.map, RangeMap::Hashed { .. });
     let rate = |units| RangeRate { units, expected_fpr: Rate(info.expected_fpr(units)) };
     let mut shape = vec![
         ("codes", json!(info.codes)),
@@ -125,16 +125,20 @@ pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
         RangeMap::Ordered { common_bytes, tails_bytes } => {
             shape.extend([("common_bytes", json!(common_bytes)), ("tails_bytes", json!(tails_bytes))]);
         }
+        RangeMap::Exact { first, last } => {
+            shape.retain(|(name, _)| *name != "lines");
+            shape.extend([("first_integer", json!(first)), ("last_integer", json!(last))]);
+        }
         _ => {}
     }
     FilterReport {
-        kind: KindId::RANGE.name().to_owned(),
+        kind: if info.is_exact() { EXACT_RANGE } else { KindId::RANGE.name() }.to_owned(),
         keys: Some(info.keys),
         filter_bytes: Length(info.block_bytes),
         bits_per_key: (info.keys > 0).then(|| Bits(info.bits_per_key())),
-        // That of ordered codes is the same for all lengths of ranges.
-        expected_fpr: is_ordered.then(|| Rate(info.expected_fpr(1))),
-        range_rates: if is_ordered { Vec::new() } else { SHOWN_UNITS.map(rate).to_vec() },
+        // That of other codes is the same for all lengths of ranges.
+        expected_fpr: (!is_hashed).then(|| Rate(info.expected_fpr(1))),
+        range_rates: if is_hashed { SHOWN_UNITS.map(rate).to_vec() } else { Vec::new() },
         holds: Some(ranges_in_words(info)),
         hash: Some(info.hash.to_string()),
         bound_to: info.file.map(id_text),
@@ -145,6 +149,9 @@ pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
     }
     .with_problem(State::Damaged, problem)
 }
+
+/// The kind of a range filter that takes the place of a point filter.
+pub(super) const EXACT_RANGE: &str = "exact range";
 
 /// Lengths of ranges, in units, for which expected rates are shown.
 const SHOWN_UNITS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
@@ -159,6 +166,10 @@ fn ranges_in_words(info: &RangeInfo) -> String {
             format!("hashed ranges of up to {units} units of {unit} in a big-endian integer of {integer} {place}")
         }
         RangeMap::Ordered { .. } => "ordered keys, for ranges of any length".to_owned(),
+        RangeMap::Exact { .. } => {
+            let form = if info.low_bits == 0 { "a bitmap" } else { "split codes" };
+            format!("whole keys and ranges of any length, exactly, in {form}")
+        }
         _ => "unknown".to_owned(),
     }
 }

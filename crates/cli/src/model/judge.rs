@@ -8,6 +8,7 @@ use sstfilter_interop::{FilterInfo, FilterKind};
 use sstfilter_store::sidecar_path;
 
 use super::file::{FileReport, FilterReport, Format, Reason, Role};
+use super::filters::EXACT_RANGE;
 use crate::file::database::Standing;
 use crate::file::look::{Look, look_at};
 use crate::file::open::{Context, open_table};
@@ -35,13 +36,13 @@ impl FileReport {
 
     /// Returns the filter of keys that readers use, or would use if it was sound.
     pub(crate) fn key_filter(&self) -> Option<&FilterReport> {
-        self.filters.iter().find(|filter| !filter.is_of_ranges())
+        self.filters.iter().find(|filter| filter.kind != KindId::RANGE.name())
     }
 }
 
 impl FilterReport {
     pub(crate) fn is_of_ranges(&self) -> bool {
-        self.kind == KindId::RANGE.name()
+        [KindId::RANGE.name(), EXACT_RANGE].contains(&self.kind.as_str())
     }
 
     /// Whether the filter is known to hold no whole keys.

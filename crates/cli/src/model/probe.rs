@@ -4,14 +4,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
 use sstfilter_interop::Error;
+use sstfilter_range::RangeFilter;
 use sstfilter_store::FilterPart;
 use sstfilter_table::Table;
 
 use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, listed, of_ascending};
 use super::bounds::Bounds;
 use super::engines::kinds_of;
+use super::filters::EXACT_RANGE;
 use super::judge::is_stale;
 use super::lookup::Said;
 use crate::file::blocks::{Layers, Partitions, RangeBlock, Sidecar, hasher_of};
@@ -255,7 +258,10 @@ impl FileProbe {
             (Some(partitions), ..) => return self.probe_partitions(&partitions, sought),
             (None, Some(problem), _) => self.refuse(State::Unusable, in_options(&problem)),
             (None, None, Some(block)) => return self.probe_verified(block, sought),
-            (None, None, None) => self.without_filter("filter"),
+            (None, None, None) => match filters.range_filter().filter(RangeFilter::is_exact) {
+                Some(filter) => self.probe_keys_of(&filter, sought),
+                None => self.without_filter("filter"),
+            },
         }
         Ok(())
     }
@@ -319,11 +325,14 @@ impl FileProbe {
     /// Probes a range filter for keys: a key is the range from itself to itself.
     fn probe_points(&mut self, block: &RangeBlock, sought: Sought<'_>) -> Result<(), BlockError> {
         self.entries = Some(block.info.keys);
-        let filter = block.load(sought.context)?;
-        let keys = &sought.keys.keys;
-        let positives = filtered(&self.in_maps, |at| filter.may_contain_range(KeyRange::from(keys[at]..=keys[at])));
-        self.answered(KindId::RANGE.name().to_owned(), block.info.expected_fpr(1), positives);
+        self.probe_keys_of(&block.load(sought.context)?, sought);
         Ok(())
+    }
+
+    fn probe_keys_of(&mut self, filter: &RangeFilter<Bytes>, sought: Sought<'_>) {
+        let positives = filtered(&self.in_maps, |at| filter.may_contain(sought.keys.keys[at]));
+        let kind = if filter.is_exact() { EXACT_RANGE } else { KindId::RANGE.name() };
+        self.answered(kind.to_owned(), filter.info().expected_fpr(1), positives);
     }
 
     /// Probes the point filter of a sidecar, whole or partitioned; if it has none, its range filter.

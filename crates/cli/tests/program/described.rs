@@ -112,6 +112,31 @@ fn the_fields_of_range_filters_are_those_of_their_blocks() {
     }
 }
 
+/// A report that took such tables for tables without filters would advise to build some.
+#[test]
+fn tables_whose_range_filter_is_exact_need_no_other_filter() {
+    let place = Place::new();
+    let keys = place.write("ids", lines(0..9_000, |id| format!("{:08x}", id * 3 / 2)));
+    let out = place.text("tables");
+    let build = ["build", "--input", &keys, "--keys-format", "hex", "--out", &out, "--range-filter", "ordered"];
+    run(&[&build[..], &["--files", "2"]].concat()).expect_code(0);
+    let report = run(&["report", &out, "--json"]).expect_code(0).json();
+    assert_eq!(report["families"][0]["total"]["kinds"], "exact range (2)", "{report}");
+    assert_eq!((&report["remarks"], &report["families"][0]["costs"]), (&json!([]), &json!([])), "{report}");
+    assert_eq!((&report["files"][0]["state"], &report["files"][0]["observed"]["positives"]), (&"ok".into(), &0.into()));
+    let filter = &report["files"][0]["filters"][0];
+    assert_eq!(filter["holds"], "whole keys and ranges of any length, exactly, in a bitmap", "{filter}");
+    assert_eq!((&filter["expected_fpr"], &filter["shape"]["last_integer"]), (&0.0.into(), &13_497.into()), "{filter}");
+    let rebuilt = run(&["rebuild", "--only-problems", &out, "--json"]).expect_code(0).json();
+    assert_eq!(rebuilt["rebuilt"], 0, "{rebuilt}");
+    let probe = ["probe", "--key", "0000000b", "--keys-format", "hex", &out, "--json"];
+    assert_eq!(run(&probe).expect_code(0).json()["answers"][0]["candidates"], 0);
+    let compare = ["compare", "--input", &keys, "--keys-format", "hex", "--range-length", "10", "--json"];
+    let compared = run(&compare).expect_code(0).json();
+    assert_eq!(compared["range_filters"][0]["exact"], true, "{compared}");
+    assert!(compared["advice"].as_str().unwrap().starts_with("ordered: it is exact"), "{compared}");
+}
+
 /// The first bytes of a key, under a name that the program does not know.
 #[derive(Debug)]
 pub(crate) struct Tenant;

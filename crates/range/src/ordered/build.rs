@@ -33,6 +33,8 @@ pub(crate) struct OrderedBuilder {
     windows: Vec<u128>,
     /// Length of the prefix that all keys so far share.
     common_bytes: usize,
+    /// Length of all keys so far, if they have one.
+    key_bytes: Option<usize>,
 }
 
 /// How the keys of a segment become cells.
@@ -91,6 +93,10 @@ impl OrderedBuilder {
 
     /// Adds a key, which must be above all previous ones.
     pub(crate) fn add(&mut self, key: &[u8]) {
+        if self.current.len() == 0 && self.before.is_none() {
+            self.key_bytes = Some(key.len()).filter(|&bytes| bytes > 0);
+        }
+        self.key_bytes = self.key_bytes.filter(|&bytes| bytes == key.len());
         if self.current.len() >= self.plan.segment_keys as usize {
             self.close_segment(self.cut());
         }
@@ -117,7 +123,12 @@ impl OrderedBuilder {
         let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
         self.windows.clear();
         self.windows.extend(self.current.iter().take(count).map(window_of));
-        let (low_bits, shift) = finest_cells(&self.windows, self.plan.low_bits);
+        let (low_bits, shift) = match self.key_bytes.and_then(|bytes| exact_cells(&self.windows, bytes - shared_bytes))
+        {
+            // Dense integers: fewer bits are enough.
+            Some((low_bits, shift)) if low_bits < self.plan.low_bits => (low_bits, shift),
+            _ => finest_cells(&self.windows, self.plan.low_bits),
+        };
 
         // The separator must be long enough that its window is in the first key's cell.
         let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
@@ -189,6 +200,13 @@ impl OrderedBuilder {
         let shape = RangeShape { map, low_bits, key_bytes, lines: line_count, codes, keys };
         Ok((shape, [written.lines, written.lows, segments, tails]))
     }
+}
+
+/// Returns the number of low bits and the shift of cells of one key each, for keys with this many bytes in a window.
+fn exact_cells(windows: &[u128], rest_bytes: usize) -> Option<(u32, u32)> {
+    let shift = WINDOW_BITS.checked_sub(u32::try_from(rest_bytes).ok()?.checked_mul(8)?)?;
+    let distance = (windows.last()? - windows.first()?).checked_shr(shift).unwrap_or(0);
+    Some(((WINDOW_BITS - distance.leading_zeros()).saturating_sub(QUOTIENT_BITS), shift.min(WINDOW_BITS - 1)))
 }
 
 /// Returns the number of low bits and the shift of the finest cells whose codes take no more than `low_bits` per key in

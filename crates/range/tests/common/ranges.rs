@@ -119,14 +119,25 @@ pub(crate) const RANGES: &[RangeCase] = &[
     // High rates, so that cells are coarse and keys share codes.
     ordered("range-ordered-strings", 0.4, || strings(&[0, b'a', 0xff], 5, 200)),
     ordered("range-ordered-zeros", 0.9, || strings(&[0, 1], 8, 220)),
-    // Integers dense enough for a cell each, and a rate that takes many low bits.
-    ordered("range-ordered-exact", 0.01, || dense_integers(700, 3)),
+    // Integers dense enough for a cell each in most segments, and a rate that takes many low bits.
+    ordered("range-ordered-clusters", 0.01, clusters),
+    ordered("range-ordered-one-key-in-a-segment", 0.01, || (0..225).map(|number| bytes(number << 40)).collect()),
     ordered("range-ordered-low-rate", 1e-9, || spread_integers(230)),
     ordered("range-ordered-hosts", 0.01, hosts),
     ordered("range-ordered-long-common-prefix", 0.02, long_prefixes),
     ordered("range-ordered-longer-than-a-window", 0.1, longer_than_a_window),
     ordered("range-ordered-zeros-beyond-a-window", 0.01, zeros_beyond_a_window),
     RangeCase { file_number: Some(7), ..ordered("range-ordered-bound-to-file-7", 0.01, || spread_integers(40)) },
+    // Dense integers: a bit for each, split codes, integers after a prefix, the largest one, and all of one byte.
+    ordered("range-exact-bitmap", 0.01, || dense_integers(1_500, 3)),
+    // Ordered codes would be smaller, but not by the writer's estimate.
+    ordered("range-exact-sparse-bitmap", 0.01, || dense_integers(502, 6)),
+    ordered("range-exact-split", 0.01, || dense_integers(700, 40)),
+    ordered("range-exact-prefixed", 0.01, || {
+        dense_integers(300, 11).iter().map(|integer| [b"prefix", &integer[..]].concat()).collect()
+    }),
+    ordered("range-exact-largest-integer", 0.01, || vec![vec![0xff; 8]]),
+    ordered("range-exact-all-of-one-byte", 0.01, || (0..=u8::MAX).map(|byte| vec![byte]).collect()),
     hashed("range-hashed-no-keys", (0.01, 32), (8, 0), Vec::new),
     // Text in units of 2^40: only its first three bytes count.
     hashed("range-hashed-fruit", (0.01, 4), (8, 40), fruit),
@@ -169,6 +180,11 @@ fn spread_integers(count: u64) -> Vec<Key> {
         _ => (number / 16) << 56 | mixed(number) >> 30,
     };
     (0..count).map(integer).map(bytes).collect()
+}
+
+/// Returns integers of eight bytes: dense ones, with large gaps in between.
+fn clusters() -> Vec<Key> {
+    (0..900).map(|number| bytes((number / 300) << 40 | number * (number / 300 + 1))).collect()
 }
 
 /// Returns integers of eight bytes with gaps of about `gap`.

@@ -88,6 +88,16 @@ fn fit_payload(forged: &mut Parts) {
     let bytes = if map == 3 {
         // A line and its segment (64 + 16 bytes), the low bits with their padding, and the tails.
         lines * 80 + field(6) * 8 + 8 + field(5).next_multiple_of(8)
+    } else if map == 4 {
+        let quotients = ((field(6) << 32 | field(5)) >> (low_bits % 64)).saturating_add(1);
+        let is_split = u64::from(low_bits > 0);
+        let mut words = quotients.saturating_add(codes * is_split).div_ceil(64);
+        let mut all = words + (codes * u64::from(low_bits)).div_ceil(64) + is_split;
+        while words > 1 {
+            words = words.div_ceil(64);
+            all += words;
+        }
+        (all + is_split * quotients.div_ceil(256).div_ceil(2) + field(1).saturating_sub(8).div_ceil(8)) * 8
     } else {
         lines * 64 + (codes * u64::from(low_bits)).div_ceil(64) * 8 + 8 + (field(4) * 4).next_multiple_of(8)
     };

@@ -130,7 +130,7 @@ fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {
 }
 
 #[test]
-fn the_fixtures_show_both_maps_all_frames_and_overfull_lines() {
+fn the_fixtures_show_all_maps_all_frames_and_overfull_lines() {
     let filters: Vec<_> = RANGES.iter().map(|case| (case, case.load(case.build()).unwrap())).collect();
     let any = |shows: fn(&RangeFilter<Vec<u8>>) -> bool| filters.iter().any(|(_, filter)| shows(filter));
     assert!(any(|filter| matches!(filter.info().map, RangeMap::Hashed { extractor_checksum: None, .. })));
@@ -140,6 +140,8 @@ fn the_fixtures_show_both_maps_all_frames_and_overfull_lines() {
     )));
     assert!(any(|filter| matches!(filter.info().map, RangeMap::Ordered { common_bytes: 40.., tails_bytes: 42.. })));
     assert!(any(|filter| filter.info().lines > 3 && filter.info().key_bytes == Some(8)));
+    assert!(any(|filter| filter.is_exact() && filter.info().low_bits == 0));
+    assert!(any(|filter| filter.is_exact() && filter.info().low_bits > 0 && filter.info().keys > 512));
     assert!(any(|filter| filter.info().low_bits == 0) && any(|filter| filter.info().low_bits >= 30));
     let has_overfull = |filter: &RangeFilter<Vec<u8>>| {
         let lines = filter.as_bytes().as_chunks::<64>().0;

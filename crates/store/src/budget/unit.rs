@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
-use sstfilter::FilterBlock;
+use sstfilter::{FilterBlock, KeyHash};
 
 use super::account::Charge;
 use crate::error::FilterProblem;
@@ -48,6 +48,16 @@ impl Held {
     #[inline]
     pub(crate) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
         if let Self::Block(held) = self { held.filter.points() } else { None }
+    }
+
+    /// Whether the file may contain a key; `whole` is its hash.
+    #[inline]
+    pub(crate) fn may_contain(&self, key: &[u8], whole: impl FnOnce() -> KeyHash) -> bool {
+        match self {
+            Self::Block(HeldBlock { filter: HeldFilter::Points(block), .. }) => block.may_contain(whole()),
+            Self::Block(HeldBlock { filter: HeldFilter::Ranges(filter), .. }) => filter.may_contain(key),
+            Self::Failed(_) => true,
+        }
     }
 
     /// Returns the range filter, if the unit holds one.

@@ -107,7 +107,7 @@ impl<'a, F> BatchCandidates<'a, F> {
             search.begin(source);
             let (visit, key) = (search.visit.as_mut(), &mut search.key);
             hashes.push(visit.and_then(|visit| {
-                let group = visit.group(config)?;
+                let group = visit.probe_exact(config, key.bytes)?;
                 if group.one_part.is_none() {
                     visit.probe_by_parts(config, group, key);
                 }

@@ -227,7 +227,7 @@ fn probe(state: &Arc<FileState>, own: Own, config: &Arc<Config>, key: &mut Searc
         state.units.counters.add_view_counts(1, 0);
         return Answer::of(Probe::Absent);
     }
-    if own == Own::Any || state.resident().is_some() {
+    if own == Own::Any || state.resident.is_some() {
         return state.probe_key(key.bytes, || key.whole_for(config, state));
     }
     Answer::of(Probe::Unusable)

@@ -120,11 +120,20 @@ impl<'a, F> Visit<'a, F> {
         self.chunk.core.group.as_ref().filter(|_| self.left != 0 && config.trust.get().is_none())
     }
 
+    /// Keeps the files that exact filters do not exclude. Returns the group if any of them has another filter.
+    #[inline]
+    pub(super) fn probe_exact(&mut self, config: &Config, key: &[u8]) -> Option<&'a Group> {
+        let group = self.group(config)?;
+        let (left, has_others) = group.by_exact(self.left, key);
+        self.narrow(left);
+        has_others.then_some(group)
+    }
+
     /// Keeps the files whose filters may contain the key, as far as these are in the group. `prepared` is the prepared
     /// key of the previous chunk.
     #[inline]
     pub(super) fn probe(&mut self, config: &Config, key: &mut SearchKey<'a>, prepared: &mut Option<PreparedKey>) {
-        let Some(group) = self.group(config) else { return };
+        let Some(group) = self.probe_exact(config, key.bytes) else { return };
         let Some(part) = group.one_part else { return self.probe_by_parts(config, group, key) };
         let Some(hash) = key.hash_for(config, part) else { return };
         // A pass that prefetches costs about as much as one that tests lines already in the cache.

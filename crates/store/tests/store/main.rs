@@ -15,6 +15,7 @@
 //! - `paged`: views with file maps that are read by page.
 //! - `writes`: views with maps of writes.
 //! - `writes_model`: random stores with maps of writes, compared with a map of keys.
+//! - `exact`: files of dense ids, whose range filter takes the place of the point filter.
 //! - `levels`: a plan of bits by level, measured on its filters.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
@@ -36,6 +37,7 @@ mod engine;
 mod budget;
 mod damage;
 mod edits;
+mod exact;
 mod key_parts;
 mod levels;
 mod maps;

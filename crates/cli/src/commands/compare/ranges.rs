@@ -57,6 +57,8 @@ record! {
     struct MeasuredRanges {
         range_kind: &'static str [row],
         bits_per_key: Bits [row],
+        /// whether there are no false positives, so that a store writes no point filter
+        exact: bool [row],
         expected_fpr: Rate [row],
         /// positives over empty ranges that are independent of the keys; null if there are none
         independent_fpr: Option<Rate> [row],
@@ -122,6 +124,10 @@ fn choose(keys: &Shape<'_>, rate: f64, measured: &[MeasuredRanges]) -> (&'static
     let [ordered, ..] = measured else { return ("ordered", String::new()) };
     let (independent, beside) = (of(ordered.independent_fpr), of(ordered.beside_fpr));
     let share = brief_percent(beside);
+    if ordered.exact {
+        let why = "it is exact, because the keys are dense integers: a store writes no point filter for such files";
+        return ("ordered", why.to_owned());
+    }
     // Hashed codes need an integer, which these keys do not have.
     let [_, hashed] = measured else {
         let caution = format!(
@@ -287,6 +293,7 @@ impl Sample<'_> {
         Ok(MeasuredRanges {
             range_kind,
             bits_per_key: Bits(filter.info().bits_per_key()),
+            exact: filter.is_exact(),
             expected_fpr: Rate(filter.info().expected_fpr(self.units)),
             independent_fpr: observed(&self.independent),
             beside_fpr: observed(&self.beside),
