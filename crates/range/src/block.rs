@@ -123,10 +123,11 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// Whether the file may contain a key in the range; `false` is certain.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        // The caller's bytes may have become shorter since they were opened: then any key may be in the file.
-        match self.view() {
-            Some(view) => view::may_contain_range(view, range.into()),
-            None => true,
+        match (self.view(), self.shape.map) {
+            // The caller's bytes have become shorter since they were opened: any key may be in the file.
+            (None, _) => true,
+            (Some(view), CodeMap::Exact(map)) => view::exact_may_contain_each(view, map, &[range.into()]) == 1,
+            (Some(view), _) => view::may_contain_range(view, range.into()),
         }
     }
 
@@ -183,10 +184,11 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         let words = matches.cleared(ranges.len());
         let view = self.view();
         for (ranges, word) in ranges.chunks(64).zip(words) {
-            *word = match view {
-                Some(view) => view::may_contain_range_each(view, ranges),
+            *word = match (view, self.shape.map) {
                 // All positive, as for single ranges.
-                None => u64::MAX >> (64 - ranges.len()),
+                (None, _) => u64::MAX >> (64 - ranges.len()),
+                (Some(view), CodeMap::Exact(map)) => view::exact_may_contain_each(view, map, ranges),
+                (Some(view), _) => view::may_contain_range_each(view, ranges),
             };
         }
     }

@@ -104,7 +104,7 @@ impl RangeBuilder {
         let MapBuilder::Exact(exact) = &self.map else { return };
         let mut ordered = OrderedBuilder::new(exact.plan);
         exact.for_each_key(|key| {
-            ordered.add(key);
+            ordered.add(key, true);
             self.last.clear();
             self.last.extend_from_slice(key);
             self.key_bytes = [key.len(); 2];
@@ -128,11 +128,12 @@ impl RangeBuilder {
         self.last.clear();
         self.last.extend_from_slice(key);
         let [shortest, longest] = self.key_bytes;
-        self.key_bytes = [shortest.min(key.len()), longest.max(key.len())];
+        let [shortest, longest] = [shortest.min(key.len()), longest.max(key.len())];
+        self.key_bytes = [shortest, longest];
         self.interruption.enter();
         match &mut self.map {
             MapBuilder::Hashed(builder) => builder.add(key),
-            MapBuilder::Ordered(builder) => builder.add(key),
+            MapBuilder::Ordered(builder) => builder.add(key, shortest == longest),
             MapBuilder::Exact(_) => {}
         }
         self.interruption.leave();

@@ -61,32 +61,29 @@ impl Layout {
 enum Map<'a> {
     Hashed(&'a HashedMap),
     Ordered(Segments<'a>),
-    Exact(Exact<'a>),
 }
 
 /// Ranges of a batch that are in flight at once: their lines are prefetched before the first of them is probed.
 const UNDER_WAY: usize = 16;
 
 impl<'a> View<'a> {
+    /// Returns the lines, and how keys became codes in them; `None` for exact codes, which have no lines.
     #[inline(always)]
-    fn open(&self) -> (Lines<'a>, Map<'a>) {
+    fn open(&self) -> Option<(Lines<'a>, Map<'a>)> {
         let Layout { lines, lows, payload, records, spread } = *self.layout;
         let part = |from: usize, to: usize| self.payload.get(from..to).unwrap_or_default();
         let (all, low_bytes, rest) = (part(0, lines).as_chunks().0, part(lines, lows), part(lows, payload));
         match &self.shape.map {
             CodeMap::Hashed(map) => {
                 let lows = Lows::Uniform { codes: self.shape.codes.into() };
-                (Lines { all, low_bytes, overflow: rest, lows }, Map::Hashed(map))
+                Some((Lines { all, low_bytes, overflow: rest, lows }, Map::Hashed(map)))
             }
             CodeMap::Ordered(map) => {
                 let (records, tails) = rest.split_at(records.min(rest.len()));
                 let segments = Segments::new(records, tails, spread, self.shape, map);
-                (Lines { all, low_bytes, overflow: &[], lows: Lows::PerLine }, Map::Ordered(segments))
+                Some((Lines { all, low_bytes, overflow: &[], lows: Lows::PerLine }, Map::Ordered(segments)))
             }
-            CodeMap::Exact(map) => {
-                let exact = self.exact_of(*map);
-                (Lines { all: &[], low_bytes: &[], overflow: &[], lows: Lows::PerLine }, Map::Exact(exact))
-            }
+            CodeMap::Exact(_) => None,
         }
     }
 
@@ -103,7 +100,6 @@ impl<'a> View<'a> {
                 }
             }
             Map::Ordered(segments) => segments.interval(range).ok_or(false),
-            Map::Exact(exact) => Err(exact.any_in::<S>(range)),
         }
     }
 
@@ -118,7 +114,7 @@ impl<'a> View<'a> {
     /// Whether the file may contain a key in the range.
     #[inline(always)]
     pub(super) fn may_contain_range<S: Select>(self, range: KeyRange<'_>) -> bool {
-        let (lines, map) = self.open();
+        let Some((lines, map)) = self.open() else { return true };
         let has_codes = match self.codes::<S>(&lines, &map, range) {
             Ok((from, to)) => lines.any_in::<S>(from, to),
             Err(answer) => answer,
@@ -130,7 +126,7 @@ impl<'a> View<'a> {
     /// Answers `may_contain_range` for up to 64 ranges, one bit each.
     #[inline(always)]
     pub(super) fn may_contain_range_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
-        let (lines, map) = self.open();
+        let Some((lines, map)) = self.open() else { return u64::MAX };
         // Loops, not iterators: a closure that is not inlined would be compiled without the target features.
         let (mut word, mut shift) = (0, 0);
         for ranges in ranges.chunks(UNDER_WAY) {
@@ -162,10 +158,8 @@ impl<'a> View<'a> {
     pub(super) fn seek_hint<S: Select>(self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.open() {
             _ if self.shape.keys == 0 => None,
-            (_, Map::Hashed(_)) => Some(lower.to_vec()),
-            (lines, Map::Ordered(segments)) => segments.seek_hint::<S>(&lines, lower),
-            // Only damaged bytes make it lower.
-            (_, Map::Exact(exact)) => exact.next_key(lower).map(|next| next.max(lower.to_vec())),
+            None | Some((_, Map::Hashed(_))) => Some(lower.to_vec()),
+            Some((lines, Map::Ordered(segments))) => segments.seek_hint::<S>(&lines, lower),
         }
     }
 }
@@ -207,6 +201,28 @@ pub(super) fn may_contain_range_each(view: View<'_>, ranges: &[KeyRange<'_>]) ->
     code_line::answer(ManyRanges(&view, ranges))
 }
 
+/// Answers for up to 64 ranges of exact codes, one bit each, with the instructions in use.
+#[inline(never)]
+pub(super) fn exact_may_contain_each(view: View<'_>, map: ExactMap, ranges: &[KeyRange<'_>]) -> u64 {
+    code_line::answer(ExactRanges(&view, map, ranges))
+}
+
+/// A query of up to 64 ranges of exact codes. Apart from the others, which would be slower with it.
+pub(super) struct ExactRanges<'q>(pub(super) &'q View<'q>, pub(super) ExactMap, pub(super) &'q [KeyRange<'q>]);
+
+impl Query for ExactRanges<'_> {
+    type Answer = u64;
+
+    #[inline(always)]
+    fn run<S: Select>(self) -> u64 {
+        let (exact, mut word) = (self.0.exact_of(self.1), 0);
+        for (place, range) in self.2.iter().enumerate() {
+            word |= u64::from(exact.any_in::<S>(*range)) << place;
+        }
+        word
+    }
+}
+
 /// A query of one code that is split.
 struct OneCode<'q>(&'q View<'q>, ExactMap, u64);
 
@@ -228,7 +244,11 @@ pub(super) fn has_code(view: View<'_>, map: ExactMap, code: u64) -> bool {
 /// In plain Rust: a scan calls it once per file, too seldom to pay for its own instructions.
 #[inline(never)]
 pub(super) fn seek_hint(view: View<'_>, lower: &[u8]) -> Option<Vec<u8>> {
-    view.seek_hint::<Portable>(lower)
+    match view.shape.map {
+        // Only damaged bytes make the next key lower.
+        CodeMap::Exact(map) => view.exact_of(map).next_key(lower).map(|next| next.max(lower.to_vec())),
+        _ => view.seek_hint::<Portable>(lower),
+    }
 }
 
 #[cfg(test)]
@@ -244,7 +264,7 @@ mod tests {
         for vector in vectors("ranges").rows("filters") {
             let filter = RangeFilter::load(vector.whole(), &KeyHasher::default()).unwrap();
             let view = filter.view().unwrap();
-            let (lines, map) = view.open();
+            let opened = view.open();
             for row in vector.rows("codes") {
                 let key = row.text("key").as_bytes();
                 if let CodeMap::Exact(map) = view.shape.map {
@@ -255,6 +275,7 @@ mod tests {
                     );
                     continue;
                 }
+                let (lines, map) = opened.unwrap();
                 let (code, last) = view.codes::<Portable>(&lines, &map, KeyRange::from(key..=key)).unwrap();
                 assert_eq!(code, last, "{row}");
                 let cell = u64::from(code.quotient) << code.low_bits | code.low;

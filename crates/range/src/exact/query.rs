@@ -2,6 +2,7 @@
 
 use core::ops::Bound;
 
+use byteorder::{BigEndian, ByteOrder};
 use sstfilter::KeyRange;
 use sstfilter::internal::code_line::{Portable, Select};
 use sstfilter::internal::key_head::{head, partition_point};
@@ -50,7 +51,7 @@ impl<'a> Form<'a> {
             return None;
         }
         match key.split_last_chunk::<8>() {
-            Some((prefix, &integer)) => self.has_prefix(prefix).then_some(u64::from_be_bytes(integer)),
+            Some((prefix, &integer)) => self.has_prefix(prefix).then_some(BigEndian::read_u64(&integer)),
             None => Some(self.of_head(key)),
         }
     }
@@ -131,6 +132,9 @@ impl<'a> Exact<'a> {
     /// Whether the file has a key in the range.
     #[inline(always)]
     pub(crate) fn any_in<S: Select>(&self, range: KeyRange<'_>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
         let range = of_keys_with_length(range, Some(self.form.key_bytes));
         let (Some(lowest), Some(highest)) = (self.lowest(range.lower), self.highest(range.upper)) else { return false };
         lowest <= highest && self.first_from::<S>(lowest).is_some_and(|code| code <= highest)

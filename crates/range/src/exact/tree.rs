@@ -62,7 +62,7 @@ impl<'a> Tree<'a> {
         loop {
             let ones = u64::from((self.word(end / 64) >> (end % 64)).trailing_ones());
             end += ones;
-            if ones == 0 || end % 64 != 0 {
+            if ones == 0 || !end.is_multiple_of(64) {
                 return end - position;
             }
         }

@@ -33,8 +33,8 @@ pub(crate) struct OrderedBuilder {
     windows: Vec<u128>,
     /// Length of the prefix that all keys so far share.
     common_bytes: usize,
-    /// Length of all keys so far, if they have one.
-    key_bytes: Option<usize>,
+    /// Whether all keys so far have one length.
+    has_one_length: bool,
 }
 
 /// How the keys of a segment become cells.
@@ -91,12 +91,9 @@ impl OrderedBuilder {
         Self { plan, ..Self::default() }
     }
 
-    /// Adds a key, which must be above all previous ones.
-    pub(crate) fn add(&mut self, key: &[u8]) {
-        if self.current.len() == 0 && self.before.is_none() {
-            self.key_bytes = Some(key.len()).filter(|&bytes| bytes > 0);
-        }
-        self.key_bytes = self.key_bytes.filter(|&bytes| bytes == key.len());
+    /// Adds a key, which must be above all previous ones. `has_one_length` says whether it has their length.
+    pub(crate) fn add(&mut self, key: &[u8], has_one_length: bool) {
+        self.has_one_length = has_one_length;
         if self.current.len() >= self.plan.segment_keys as usize {
             self.close_segment(self.cut());
         }
@@ -123,8 +120,8 @@ impl OrderedBuilder {
         let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
         self.windows.clear();
         self.windows.extend(self.current.iter().take(count).map(window_of));
-        let (low_bits, shift) = match self.key_bytes.and_then(|bytes| exact_cells(&self.windows, bytes - shared_bytes))
-        {
+        let rest_bytes = Some(first.len() - shared_bytes).filter(|_| self.has_one_length && !first.is_empty());
+        let (low_bits, shift) = match rest_bytes.and_then(|bytes| exact_cells(&self.windows, bytes)) {
             // Dense integers: fewer bits are enough.
             Some((low_bits, shift)) if low_bits < self.plan.low_bits => (low_bits, shift),
             _ => finest_cells(&self.windows, self.plan.low_bits),
@@ -259,7 +256,7 @@ mod tests {
         builder.separators = Keys { bytes: Vec::with_capacity(300), ends: Vec::with_capacity(40) };
         builder.records = Vec::with_capacity(50);
         // Two segments are closed, and the line of the first is complete.
-        (0..21).for_each(|key| builder.add(&[key; 5]));
+        (0..21).for_each(|key| builder.add(&[key; 5], true));
         let in_vectors = 1_000 + 300 + (20 + 40) * size_of::<usize>() + 50 * size_of::<Record>();
         let written = builder.lines.bytes();
         assert!(written >= LINE_BYTES);
