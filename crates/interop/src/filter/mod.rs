@@ -11,8 +11,6 @@ mod ribbon128;
 pub use leveldb_block::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
 pub use leveldb_bloom::build_leveldb_bloom;
 
-use core::fmt;
-
 use binary_fuse::BinaryFuse;
 use fast_local_bloom::FastLocalBloom;
 use legacy_bloom::LegacyBloom;
@@ -57,12 +55,6 @@ impl FilterKind {
             Self::AlwaysMaybe => "always maybe",
             Self::NoKeys => "no keys",
         }
-    }
-}
-
-impl fmt::Display for FilterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -268,11 +260,11 @@ fn leveldb_shape(bytes: &[u8]) -> Result<Shape, Error> {
 }
 
 fn malformed(problem: String) -> Error {
-    Error::Malformed { part: Part::Filter, offset: 0, problem }
+    Error::malformed(Part::Filter, 0, problem)
 }
 
 fn unsupported(what: String) -> Error {
-    Error::Unsupported { part: Part::Filter, what }
+    Error::unsupported(Part::Filter, what)
 }
 
 #[cfg(test)]
