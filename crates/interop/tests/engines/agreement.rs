@@ -75,8 +75,15 @@ pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
     assert!(tables > 0, "no table of {engine} was probed by prefix");
 }
 
+/// Checks the descriptions of an engine's tables, the keys listed from them, and tables whose rules are not known.
+pub(crate) fn tables_are_read_as_they_were_written(engine: &str) {
+    tables_are_what_was_asked_for(engine);
+    user_keys_are_the_stored_ones(engine);
+    unknown_rules_are_unusable(engine);
+}
+
 /// Checks that a table without a filter, or with an unknown order of keys, always answers "unusable", with that reason.
-pub(crate) fn unknown_rules_are_unusable(engine: &str) {
+fn unknown_rules_are_unusable(engine: &str) {
     let fixtures = fixture::of_engine(engine);
     let mut tables = 0;
     for fixture in fixtures.iter().filter(|fixture| !fixture.has_filter() || !fixture.has_known_order()) {
@@ -99,7 +106,7 @@ pub(crate) fn unknown_rules_are_unusable(engine: &str) {
 }
 
 /// Checks that a table's description matches the options that the engine wrote it with.
-pub(crate) fn tables_are_what_was_asked_for(engine: &str) {
+fn tables_are_what_was_asked_for(engine: &str) {
     for fixture in fixture::of_engine(engine) {
         let table = fixture.open();
         assert_eq!(format!("{:?}", table.engine()).to_lowercase(), engine, "{}", fixture.file);

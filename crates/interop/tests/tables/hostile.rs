@@ -176,6 +176,52 @@ fn a_partition_index_that_lies_is_unusable() {
 }
 
 #[test]
+fn a_filter_that_cannot_be_opened_and_a_version_that_is_too_old_show_when_a_table_is_verified() {
+    let state = |forged: Forged| {
+        let blocks = forged.open().verify().blocks;
+        let of_filter = |part| matches!(part, Part::Filter | Part::PartitionIndex);
+        blocks.into_iter().find(|block| of_filter(block.part)).expect("a filter").state
+    };
+    let cut = Forged::with_filter([&[0xff; 63][..], &[0xff, 0, 6, 0, 0]].concat());
+    for damaged in [cut, partitioned(|_, _| Vec::new())] {
+        assert!(matches!(state(damaged), BlockState::Damaged(Error::Malformed { .. })));
+    }
+    for unknown in [Forged::with_filter(vec![0xfd; 69]), Forged::with_block("fullfilter.mine", empty_filter())] {
+        assert!(matches!(state(unknown), BlockState::Unsupported(_)));
+    }
+    for (version, is_sound) in [(4, true), (3, false)] {
+        let forged = Forged { version, ..Forged::with_filter(empty_filter()) }.property("rocksdb.num.entries", &[0]);
+        let forged = forged.property("rocksdb.index.value.is.delta.encoded", &[1]);
+        assert_eq!(forged.open_with_empty_index().verify().is_sound(), is_sound, "version {version}");
+    }
+}
+
+#[test]
+fn an_index_of_two_levels_is_followed_behind_a_lower_block_that_lies() {
+    let (mut file, first, second) = (Vec::new(), b"a\x01\0\0\0\0\0\0\0", b"b\x01\0\0\0\0\0\0\0");
+    let data = append(&mut file, &row_block([(&second[..], Vec::new())]), 0);
+    let lying = append(&mut file, &row_block([(&first[..], b"no handle".map(|_| 0xff).to_vec())]), 0);
+    let sound = append(&mut file, &row_block([(&second[..], encoded(data))]), 0);
+    let top = row_block([(&first[..], encoded(lying)), (&second[..], encoded(sound))]);
+    let top = append(&mut file, &top, 0);
+    let forged = Forged::with_filter(full_filter()).property("rocksdb.block.based.table.index.type", &[2, 0, 0, 0]);
+    let table = ForeignTable::open(forged.written(file, top)).expect("a table");
+    let report = table.verify();
+    assert_eq!((report.keys_checked, report.damaged().count()), (1, 1), "{report:?}");
+    assert_eq!(table.user_keys().flatten().count(), 0, "a list with a gap would look complete");
+}
+
+#[test]
+fn an_index_that_names_a_block_twice_is_followed_up_to_there() {
+    let (mut file, keys) = (Vec::new(), [b'a', b'b', b'c'].map(|key| [key, 1, 0, 0, 0, 0, 0, 0, 0]));
+    let [one, other] = [0, 2].map(|number| append(&mut file, &row_block([(&keys[number][..], Vec::new())]), 0));
+    let index = row_block(keys.iter().map(|key| &key[..]).zip([one, one, other].map(encoded)));
+    let index = append(&mut file, &index, 0);
+    let report = ForeignTable::open(Forged::with_filter(full_filter()).written(file, index)).expect("a table").verify();
+    assert_eq!((report.keys_checked, report.damaged().count()), (1, 1), "{report:?}");
+}
+
+#[test]
 fn an_ingested_table_has_the_checksum_of_before() {
     let name = "rocksdb.external_sst_file.global_seqno";
     let of_session = |session: &[u8]| {
@@ -372,6 +418,7 @@ fn a_filter_of_an_unknown_policy_is_used_only_if_it_has_all_stored_keys() {
         assert_eq!(table.confirm_by_keys(), agreed, "asked again");
         let report = table.verify();
         assert!(report.is_sound() && (report.keys_checked == 100) == agreed.is_ok(), "{report:?}");
+        assert_eq!(report.keys_unchecked.is_none(), agreed.is_ok(), "{report:?}");
         (agreed.is_ok(), table.probe(b"0005"), table.probe(b"0005x"))
     };
     assert_eq!(confirmed(user_key), (true, Probe::MaybePresent, Probe::Absent));
