@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sstfilter::RandomAccess;
+use sstfilter::{KeyHash, RandomAccess};
 use sstfilter_table::{FileSystem, WritableFile};
 
 /// One operation of the disk.
@@ -156,15 +156,6 @@ impl Disk {
         self.state().befallen
     }
 
-    /// Returns the operations after the first `operations`.
-    pub(crate) fn asked_after(&self, operations: usize) -> Vec<Op> {
-        self.state().trace.get(operations..).unwrap_or_default().to_vec()
-    }
-
-    pub(crate) fn operations(&self) -> usize {
-        self.state().trace.len()
-    }
-
     pub(crate) fn names(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
@@ -185,6 +176,40 @@ impl Disk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+}
+
+/// What a run met with.
+pub(crate) struct Met {
+    /// The operation with the fault, if there was one.
+    pub(crate) befallen: Option<Op>,
+    /// The operations after it.
+    pub(crate) then: Vec<Op>,
+    pub(crate) story: String,
+}
+
+/// Runs `step` on fresh disks whose first operation fails, then the second, and so on, until a run ends before the
+/// fault. Passes each disk without further faults, and the result, to `check`. Returns how many runs met with the fault.
+pub(crate) fn at_every_operation<T>(
+    fault: Fault,
+    fresh: impl Fn() -> Disk,
+    step: impl Fn(&Disk) -> T,
+    mut check: impl FnMut(&Disk, T, &Met),
+) -> usize {
+    let (mut at, mut points) = (0, 0);
+    loop {
+        let disk = fresh();
+        disk.plan(at, fault);
+        let result = step(&disk);
+        let (befallen, trace) = (disk.befallen(), disk.state().trace.clone());
+        let then = trace.get(at + 1..).unwrap_or_default().to_vec();
+        disk.heal();
+        check(&disk, result, &Met { befallen, then, story: format!("{fault:?} at {at}, {befallen:?}") });
+        if at >= trace.len() {
+            return points;
+        }
+        points += usize::from(befallen.is_some());
+        at += 1;
     }
 }
 
@@ -216,7 +241,7 @@ impl Inode {
                 let is_written = match unsynced {
                     Unsynced::Zeros | Unsynced::Nothing => false,
                     Unsynced::All | Unsynced::Prefix => true,
-                    Unsynced::TornSectors(seed) => splitmix(seed << 32 | number) & 1 == 0,
+                    Unsynced::TornSectors(seed) => KeyHash::mix(seed << 32 | number).get() & 1 == 0,
                 };
                 if is_written {
                     let start = from + usize::try_from(number).unwrap() * SECTOR;
@@ -226,14 +251,6 @@ impl Inode {
         }
         Self { unsynced_from: durable.len(), cached: durable.clone(), durable }
     }
-}
-
-/// `SplitMix64` (Steele, Lea, Flood 2014).
-fn splitmix(seed: u64) -> u64 {
-    let word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 impl State {

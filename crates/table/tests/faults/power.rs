@@ -5,12 +5,12 @@ use std::path::Path;
 
 use sstfilter_table::{FileSystem, Table};
 
-use super::disk::{Disk, EIO, Fault, UNSYNCED};
+use super::disk::{Disk, EIO, Fault, UNSYNCED, at_every_operation};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, found, read_options, write, write_options};
 use super::writing::{disk_with, scenarios};
 
 /// Returns all states of the disk after a power cut.
-fn remounted(disk: &Disk) -> Vec<Disk> {
+pub(crate) fn remounted(disk: &Disk) -> Vec<Disk> {
     let changes = 0..=disk.pending_names();
     changes.flat_map(|changes| UNSYNCED.map(|unsynced| disk.after_power_cut(changes, unsynced))).collect()
 }
@@ -32,46 +32,25 @@ fn after_a_power_cut_at_any_operation_there_is_the_whole_old_table_or_the_whole_
     // The power fails at an operation, or some time after one that failed.
     for fault in [Fault::PowerCut, Fault::Once(EIO)] {
         for (old, new) in scenarios() {
-            for at in 0.. {
-                let disk = disk_with(old.as_ref());
-                disk.plan(at, fault);
-                let written = write(&write_options(&disk), Path::new(PATH), &new);
-                let befallen = disk.befallen();
-                disk.heal();
-                // A table whose `finish` succeeded is there. Otherwise, it is whole or absent.
-                let allowed = if written.is_ok() { vec![Some(&new)] } else { vec![old.as_ref(), Some(&new)] };
-                for disk in remounted(&disk) {
-                    check(&disk, &allowed, &format!("{fault:?} at {at}, {befallen:?}"));
-                    states += 1;
-                }
-                assert_eq!(written.is_err(), befallen.is_some());
-                if befallen.is_none() {
-                    break;
-                }
-                points += 1;
-            }
+            let step = |disk: &Disk| write(&write_options(disk), Path::new(PATH), &new);
+            points += at_every_operation(
+                fault,
+                || disk_with(old.as_ref()),
+                step,
+                |disk, written, met| {
+                    // A table whose `finish` succeeded is there. Otherwise, it is whole or absent.
+                    let allowed = if written.is_ok() { vec![Some(&new)] } else { vec![old.as_ref(), Some(&new)] };
+                    for disk in remounted(disk) {
+                        check(&disk, &allowed, &met.story);
+                        states += 1;
+                    }
+                    assert_eq!(written.is_err(), met.befallen.is_some());
+                },
+            );
         }
     }
     println!("power cuts: {points} points, {states} disks remounted");
     assert!(points >= 40);
-}
-
-#[test]
-fn a_table_written_after_a_power_cut_replaces_what_the_cut_left() {
-    let (old, new) = (entries(0, 50, 20), entries(1, 40, 20_000));
-    for at in 0..12 {
-        let disk = disk_with(Some(&old));
-        disk.plan(at, Fault::PowerCut);
-        let _ = write(&write_options(&disk), Path::new(PATH), &new);
-        disk.heal();
-        for disk in remounted(&disk) {
-            let newest = entries(2, 20, 5);
-            write(&write_options(&disk), Path::new(PATH), &newest).unwrap();
-            for disk in remounted(&disk) {
-                assert_eq!(found(&disk).as_ref(), Some(&newest));
-            }
-        }
-    }
 }
 
 /// Mistakes of writers.

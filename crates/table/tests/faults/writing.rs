@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sstfilter_table::TableError;
 
-use super::disk::{Disk, EIO, ENOSPC, Fault, Op};
+use super::disk::{Disk, EIO, ENOSPC, Fault, Met, Op, at_every_operation};
 use super::tables::{Entries, PATH, bytes_of, entries, expect_io, found, write, write_options};
 
 /// `EMFILE`: too many open files.
@@ -53,39 +53,34 @@ fn check_error(error: &TableError, op: Op, fault: Fault) {
 
 /// Fails every operation in turn, and returns the number of points tried.
 fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> usize {
-    let mut points = 0;
-    for at in 0.. {
-        let disk = disk_with(old);
-        disk.plan(at, fault);
-        let written = write(&write_options(&disk), Path::new(PATH), new);
-        let (befallen, operations) = (disk.befallen(), disk.operations());
-        disk.heal();
-        let is_published = match (befallen, &written) {
-            // The run ended before the fault: all operations were tried.
-            (None, Ok(_)) if at >= operations => break,
-            (None | Some(Op::Remove), Ok(_)) => true,
-            (Some(Op::Write), Ok(_)) if fault == Fault::Interrupted => true,
-            (Some(op), Err(error)) => {
-                check_error(error, op, fault);
-                // By then the rename is done, so the new table is there in spite of the error.
-                op == Op::SyncDirectory
+    let step = |disk: &Disk| write(&write_options(disk), Path::new(PATH), new);
+    at_every_operation(
+        fault,
+        || disk_with(old),
+        step,
+        |disk, written, Met { befallen, then, story }| {
+            let is_published = match (*befallen, &written) {
+                (None | Some(Op::Remove), Ok(_)) => true,
+                (Some(Op::Write), Ok(_)) if fault == Fault::Interrupted => true,
+                (Some(op), Err(error)) => {
+                    check_error(error, op, fault);
+                    // By then the rename is done, so the new table is there in spite of the error.
+                    op == Op::SyncDirectory
+                }
+                (_, written) => panic!("{story}: {written:?}"),
+            };
+            if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
+                // In particular, no failed sync is retried, and no incomplete file renamed.
+                assert!(then.iter().all(|op| *op == Op::Remove), "{story}: then {then:?}");
             }
-            (befallen, written) => panic!("{fault:?} at {at}, {befallen:?}: {written:?}"),
-        };
-        if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
-            // In particular, no failed sync is retried, and no incomplete file renamed.
-            let after = disk.asked_after(at + 1);
-            assert!(after.iter().all(|op| *op == Op::Remove), "{fault:?} at {at}: then {after:?}");
-        }
-        points += usize::from(befallen.is_some());
-        let expected = if is_published { Some(new) } else { old };
-        assert_eq!(found(&disk).as_ref(), expected, "{fault:?} at {at}, {befallen:?}");
-        let others = disk.names().len() - usize::from(expected.is_some());
-        // If every operation fails, so does the removal of the temporary file.
-        let may_be_left = matches!(fault, Fault::Lasting(_)) && befallen != Some(Op::Create);
-        assert!(others == 0 || (may_be_left && others == 1), "{fault:?} at {at}: {:?}", disk.names());
-    }
-    points
+            let expected = if is_published { Some(new) } else { old };
+            assert_eq!(found(disk).as_ref(), expected, "{story}");
+            let others = disk.names().len() - usize::from(expected.is_some());
+            // If every operation fails, so does the removal of the temporary file.
+            let may_be_left = matches!(fault, Fault::Lasting(_)) && *befallen != Some(Op::Create);
+            assert!(others == 0 || (may_be_left && others == 1), "{story}: {:?}", disk.names());
+        },
+    )
 }
 
 // promise: whole-tables

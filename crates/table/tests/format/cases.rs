@@ -22,57 +22,57 @@ pub(crate) struct TableCase {
     pub(crate) table_id: [u8; 16],
 }
 
+/// What most of the tables have.
+const USUAL: TableCase = TableCase {
+    name: "",
+    policy: Some(TEN),
+    entries: 0,
+    has_tombstones: true,
+    block_bytes: 1_024,
+    parts: KeyParts::whole_keys,
+    partition_bytes: None,
+    table_id: [0; 16],
+};
+
 /// All the tables.
 pub(crate) const TABLES: [TableCase; 5] = [
     TableCase {
         name: "table-small-tombstones-bloom",
-        policy: Some(TEN),
         entries: 50,
-        has_tombstones: true,
         block_bytes: 256,
-        parts: KeyParts::whole_keys,
-        partition_bytes: None,
         table_id: *b"fixture table 1 ",
+        ..USUAL
     },
     TableCase {
         name: "table-2000-entries-ribbon",
         policy: Some(Policy::ribbon(0.01, 1_024)),
         entries: 2_000,
-        has_tombstones: true,
-        block_bytes: 1_024,
-        parts: KeyParts::whole_keys,
-        partition_bytes: None,
         table_id: *b"fixture table 2 ",
+        ..USUAL
     },
     TableCase {
         name: "table-empty-without-filter",
         policy: None,
-        entries: 0,
         has_tombstones: false,
         block_bytes: 4_096,
-        parts: KeyParts::whole_keys,
-        partition_bytes: None,
         table_id: *b"fixture table 3 ",
+        ..USUAL
     },
     TableCase {
         name: "table-500-entries-three-parts",
-        policy: Some(TEN),
         entries: 500,
-        has_tombstones: true,
-        block_bytes: 1_024,
         parts: three_parts,
-        partition_bytes: None,
         table_id: *b"fixture table 4 ",
+        ..USUAL
     },
     TableCase {
         name: "table-1000-entries-partitioned",
-        policy: Some(TEN),
         entries: 1_000,
-        has_tombstones: true,
         block_bytes: 4_096,
         parts: three_parts,
         partition_bytes: Some(1_024),
         table_id: *b"fixture table 5 ",
+        ..USUAL
     },
 ];
 

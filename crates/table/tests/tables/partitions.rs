@@ -10,10 +10,9 @@ use sstfilter::{BitsPerKey, FixedPolicy, FixedPrefix, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TablePart};
 
+use crate::container::CUTS;
 use crate::sources::Source;
 use crate::{Entries, bytes_of, open};
-
-const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
 /// Entries of a table: the even numbers.
 const ENTRIES: u32 = 20_000;

@@ -29,10 +29,8 @@ fn open(bytes: &[u8]) -> Table {
     crate::open(&Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
-/// Returns the range of a part of the table.
 fn place(bytes: &[u8], part: TablePart) -> Range<usize> {
-    let region = open(bytes).region(part).unwrap();
-    usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
+    crate::region(&Bytes::copy_from_slice(bytes), part).unwrap()
 }
 
 /// Missing keys, bytes of the file, and number of blocks.

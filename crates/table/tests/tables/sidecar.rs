@@ -10,29 +10,66 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::{BitsPerKey, BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher, KindId, RandomAccess};
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
+use sstfilter_store::{FilterProblem, FilterStore, PartitionOptions, sidecar_path};
 use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
 
 use crate::callers::{Builder, Policy};
+use crate::container::CUTS;
 
 const TABLE: &str = "/db/000001.sst";
 pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
 
-/// Read-only files in memory, with counts of how often each name was opened.
-#[derive(Debug, Default)]
+type Contents = Arc<Mutex<BTreeMap<PathBuf, Bytes>>>;
+
+/// Files in memory that a table cannot write, with a list of the names that were opened.
+#[derive(Debug)]
 pub(crate) struct Files {
-    contents: BTreeMap<PathBuf, Bytes>,
+    contents: Contents,
     /// The error of opening a sidecar.
     refusal: Option<io::ErrorKind>,
     opened: Mutex<Vec<PathBuf>>,
 }
 
+impl Files {
+    fn new(contents: &[(&str, &Bytes)], refusal: Option<io::ErrorKind>) -> Arc<Self> {
+        let contents = contents.iter().map(|&(path, bytes)| (path.into(), bytes.clone())).collect();
+        Arc::new(Self { contents: Arc::new(Mutex::new(contents)), refusal, opened: Mutex::default() })
+    }
+
+    /// Replaces or removes the sidecar, also for tables that are open.
+    pub(crate) fn replace_sidecar(&self, sidecar: Option<Bytes>) {
+        let mut contents = self.contents.lock().unwrap();
+        contents.remove(Path::new(SIDECAR));
+        contents.extend(sidecar.map(|sidecar| (SIDECAR.into(), sidecar)));
+    }
+}
+
+/// A file that is opened by name for each read.
+struct ByName(Contents, PathBuf);
+
+impl ByName {
+    fn bytes(&self) -> io::Result<Bytes> {
+        self.0.lock().unwrap().get(&self.1).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl RandomAccess for ByName {
+    fn len(&self) -> io::Result<u64> {
+        RandomAccess::len(&self.bytes()?)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.bytes()?.read_exact_at(buf, offset)
+    }
+}
+
 impl FileSystem for Files {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
         self.opened.lock().unwrap().push(path.to_owned());
+        let file = ByName(self.contents.clone(), path.to_owned());
         match self.refusal {
             Some(refusal) if path == Path::new(SIDECAR) => Err(refusal.into()),
-            _ => Ok(Box::new(self.contents.get(path).cloned().ok_or(io::ErrorKind::NotFound)?)),
+            _ => file.bytes().map(|_| Box::new(file) as Box<dyn RandomAccess>),
         }
     }
 
@@ -89,8 +126,7 @@ pub(crate) fn built(table: &Bytes, reading: &TableOptions, options: &TableOption
 }
 
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
-    let contents = [(TABLE.into(), table.clone()), (SIDECAR.into(), sidecar.into())];
-    Arc::new(Files { contents: contents.into(), ..Files::default() })
+    Files::new(&[(TABLE, table), (SIDECAR, &sidecar.into())], None)
 }
 
 pub(crate) fn open(files: &Arc<Files>, options: TableOptions) -> Table {
@@ -123,7 +159,7 @@ pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
 #[test]
 fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
     let bytes = table(1, 100, b"value");
-    let files = Arc::new(Files { contents: [(TABLE.into(), bytes.clone())].into(), ..Files::default() });
+    let files = Files::new(&[(TABLE, &bytes)], None);
     let table = open(&files, TableOptions::default());
     assert_eq!(*files.opened.lock().unwrap(), [TABLE, SIDECAR].map(PathBuf::from));
     let alone = Table::open_source(bytes, &TableOptions::default()).unwrap();
@@ -141,8 +177,7 @@ fn a_table_without_a_sidecar_costs_one_attempt_to_open_one_and_no_other_read() {
 fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_none() {
     let bytes = table(1, 50, b"value");
     for refusal in [io::ErrorKind::PermissionDenied, io::ErrorKind::IsADirectory, io::ErrorKind::Other] {
-        let contents = [(TABLE.into(), bytes.clone()), (SIDECAR.into(), sidecar_of(&bytes))].into();
-        let files = Arc::new(Files { contents, refusal: Some(refusal), ..Files::default() });
+        let files = Files::new(&[(TABLE, &bytes), (SIDECAR, &sidecar_of(&bytes))], Some(refusal));
         let table = open(&files, TableOptions::default());
         assert_unused(&table, 50, &refusal.to_string());
         assert!(matches!(table.sidecar_problem(), Some(TableError::Io { .. })));
@@ -155,14 +190,14 @@ fn a_sidecar_that_cannot_be_opened_is_a_problem_that_shows_and_a_missing_one_is_
 }
 
 /// A table in a directory of its own.
-pub(crate) struct Place {
+struct Place {
     directory: tempfile::TempDir,
-    pub(crate) table: PathBuf,
-    pub(crate) sidecar: PathBuf,
+    table: PathBuf,
+    sidecar: PathBuf,
 }
 
 impl Place {
-    pub(crate) fn new(bytes: &Bytes) -> Self {
+    fn new(bytes: &Bytes) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let table = directory.path().join("1.sst");
         std::fs::write(&table, bytes).unwrap();
@@ -201,8 +236,7 @@ fn a_sidecar_without_the_last_key_is_found_out_when_opened_and_one_without_anoth
         open(&files(&bytes, sidecar_of_keys(&bytes, store, keys)), TableOptions::default())
     };
     assert_unused(&open_of(&FilterStore::default(), &mut (0..4_900)), 5_000, "known keys");
-    let cuts = [PartitionCut::KeyRange, PartitionCut::HashRange];
-    let cuts = cuts.map(|cut| FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()));
+    let cuts = CUTS.map(|cut| FilterStore::default().with_partitions(PartitionOptions::new(cut, 1_024).unwrap()));
     for store in [FilterStore::default()].into_iter().chain(cuts) {
         let table = open_of(&store, &mut (0..5_000).filter(|key| !(2_500..2_600).contains(key)));
         match table.verify().unwrap_err() {

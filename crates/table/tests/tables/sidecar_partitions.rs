@@ -2,25 +2,23 @@
 //! those of `sidecar.rs`, for each partition, and a sidecar that is replaced between the opening of its table and the
 //! read of its filter.
 
-use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::{FixedPrefix, RandomAccess};
+use sstfilter::FixedPrefix;
 use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions};
-use sstfilter_table::{FileSystem, FilterVerdict, LocalFileSystem, Table, TableError, TableOptions, WritableFile};
+use sstfilter_table::{FilterVerdict, TableError, TableOptions};
 
-use super::sidecar::{Place, SIDECAR, assert_no_key_is_lost, files, open, ribbon, sidecar_of, sidecar_of_keys, table};
+use super::sidecar::{SIDECAR, assert_no_key_is_lost, files, open, ribbon, sidecar_of, sidecar_of_keys, table};
 use crate::callers::{Builder, Policy};
-use crate::container::ranges;
+use crate::container::{CUTS, ranges};
 
 /// Options for sidecars of both cuts, with the smallest partitions.
 fn partitioned() -> [TableOptions; 2] {
-    [PartitionCut::KeyRange, PartitionCut::HashRange]
-        .map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
+    CUTS.map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
 }
 
 fn built(table: &Bytes, options: &TableOptions) -> Bytes {
@@ -75,40 +73,6 @@ fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_da
     }
 }
 
-/// A file that is opened by name for each read.
-#[derive(Debug)]
-struct ByName(PathBuf);
-
-impl RandomAccess for ByName {
-    fn len(&self) -> io::Result<u64> {
-        LocalFileSystem.open(&self.0)?.len()
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        LocalFileSystem.open(&self.0)?.read_exact_at(buf, offset)
-    }
-}
-
-/// Local files that are opened by name for each read.
-#[derive(Debug)]
-struct FilesByName;
-
-impl FileSystem for FilesByName {
-    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
-        // Fails for a missing file, as the local file system does.
-        LocalFileSystem.open(path)?;
-        Ok(Box::new(ByName(path.into())))
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        LocalFileSystem.create(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        LocalFileSystem.sync_directory(path)
-    }
-}
-
 #[test]
 fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
     let bytes = table(1, 2_000, b"value");
@@ -121,17 +85,12 @@ fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
         Some(sidecar_of_keys(&bytes, &FilterStore::default(), 0..1_999)),
         Some(Bytes::new()),
     ];
-    let place = Place::new(&bytes);
     for (number, replacement) in replacements.into_iter().enumerate() {
         for options in [ribbon(), partitioned()[0].clone(), partitioned()[1].clone()] {
-            std::fs::write(&place.sidecar, built(&bytes, &options)).unwrap();
-            let reading = TableOptions::default().with_file_system(Arc::new(FilesByName));
-            let table = Table::open(&place.table, &reading.with_filter_budget(FilterBudget::new(1 << 20))).unwrap();
+            let files = files(&bytes, built(&bytes, &options));
+            let table = open(&files, TableOptions::default().with_filter_budget(FilterBudget::new(1 << 20)));
             assert!(table.uses_sidecar());
-            match &replacement {
-                None => std::fs::remove_file(&place.sidecar).unwrap(),
-                Some(other) => std::fs::write(&place.sidecar, other).unwrap(),
-            }
+            files.replace_sidecar(replacement.clone());
             assert_no_key_is_lost(&table, 2_000, &format!("replacement {number}"));
             // One that holds prefixes alone is another sound sidecar of the table.
             assert!(number == 1 || table.verify().is_err(), "replacement {number}");

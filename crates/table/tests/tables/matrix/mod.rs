@@ -231,6 +231,11 @@ struct Stored {
 }
 
 impl Stored {
+    /// Stores bytes by themselves and in one piece: those that are read, another file's, and an earlier one's.
+    fn whole(form: &'static str, [bytes, other, earlier]: [Bytes; 3]) -> Self {
+        Self { form, bytes, other, earlier, pieces: vec![], around: places::Around::default() }
+    }
+
     fn swapped(&self) -> Bytes {
         let quarter = self.bytes.len() / 4;
         let runs = [0..quarter, quarter..2 * quarter];
