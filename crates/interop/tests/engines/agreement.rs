@@ -134,7 +134,7 @@ fn assert_filter_is(fixture: &Fixture, info: &FilterInfo) {
     assert!(is_right, "{}: {info:?}", fixture.file);
 }
 
-fn kind_name(kind: FilterKind) -> &'static str {
+pub(crate) fn kind_name(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::LegacyBloom => "legacy_bloom",
         FilterKind::FastLocalBloom => "fast_local_bloom",

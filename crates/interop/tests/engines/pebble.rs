@@ -6,9 +6,7 @@
 
 use bytes::Bytes;
 use sstfilter::Probe;
-use sstfilter_interop::{
-    BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, ForeignTable, KeyCoverage, Part,
-};
+use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, ForeignTable, KeyCoverage, Part};
 
 use crate::agreement;
 use crate::fixture::{self, Fixture};
@@ -55,17 +53,17 @@ fn a_table_is_described_as_it_was_written() {
         assert_eq!(table.properties().comparator(), Some(fixture.comparator.as_str()), "{file}");
         let ranges = fixture.file.contains("range");
         assert_eq!(table.has_range_tombstones(), ranges, "{file}");
-        assert_eq!(filter_of(&table), fixture.filter, "{file}");
-    }
-}
-
-fn filter_of(table: &PebbleTable) -> &'static str {
-    match table.filter_info().map(|info| info.kinds[0].0) {
-        Ok(FilterKind::LegacyBloom) => "legacy_bloom",
-        Ok(FilterKind::BinaryFuse) => "binary_fuse",
-        Ok(other) => panic!("Pebble writes no {other}"),
-        Err(Error::NoFilter) => "none",
-        Err(error) => panic!("{error}"),
+        let filter = match table.filter_info() {
+            Ok(info) => agreement::kind_name(info.kinds[0].0),
+            Err(error) => {
+                if error == Error::NoFilter {
+                    "none"
+                } else {
+                    panic!("{file}: {error}")
+                }
+            }
+        };
+        assert_eq!(filter, fixture.filter, "{file}");
     }
 }
 

@@ -1,16 +1,14 @@
 //! Forged bytes, and unknown options.
 
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use bytes::Bytes;
-use sstfilter::{Probe, RandomAccess};
+use sstfilter::Probe;
 use sstfilter_interop::{
     BlockHandle, BlockState, Error, ForeignTable, KeyBatch, KeyCoverage, LevelDbFilterBlockBuilder, Part,
 };
 
 use crate::fixtures;
 use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
+use crate::reads::Watched;
 
 /// Checks that probes of a table with an unknown option return the reason, one key at a time and in batches.
 fn assert_unusable(forged: &Forged, why: &str) {
@@ -462,26 +460,6 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     assert_eq!(table.verify().damaged().count(), 0);
 }
 
-/// A file of which one read fails with a passing error.
-struct FailsOnce {
-    bytes: Bytes,
-    reads: AtomicUsize,
-    failing_read: usize,
-}
-
-impl RandomAccess for FailsOnce {
-    fn len(&self) -> io::Result<u64> {
-        RandomAccess::len(&self.bytes)
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.reads.fetch_add(1, Ordering::Relaxed) == self.failing_read {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.bytes.read_exact_at(buf, offset)
-    }
-}
-
 /// A filter that could not be read during the comparison with the keys has not passed it.
 #[test]
 fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
@@ -489,8 +467,8 @@ fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
     // user key.
     let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
     let agreed_with_failing = |failing_read| {
-        let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
-        let mut table = ForeignTable::open(flaky).ok()?;
+        let flaky = Watched::failing_once(file.clone(), failing_read);
+        let mut table = ForeignTable::open(&flaky).ok()?;
         let agreed = table.confirm_by_keys();
         assert_eq!(table.probe(b"key"), Probe::Unusable, "read {failing_read}: {:?}", table.probe(b"key"));
         Some(agreed)
@@ -550,8 +528,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
 // misuse: stated-comparator
 #[test]
 fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
-    let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));
-    let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+    let open = || fixtures::opened("leveldb/6000-keys.ldb");
     let absent = b"00000000!";
     assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { part: Part::Properties, .. })));
     assert_eq!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable);
@@ -566,8 +543,7 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
 #[test]
 fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
     for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {
-        let path = format!("{}/fixtures/pebble/{file}", env!("CARGO_MANIFEST_DIR"));
-        let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+        let open = || fixtures::opened(&format!("pebble/{file}"));
         let absent = b"00000000!";
         assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { .. })), "{file}");
         assert_eq!(open().with_comparator("mine").probe(absent), Probe::Unusable, "{file}");

@@ -11,15 +11,21 @@ use sstfilter_interop::{BlockHandle, Error, FilterUnit, ForeignTable, KeyBatch, 
 use crate::fixtures::{self, Fixture};
 
 /// A source that records each read, and fails on demand.
-struct Watched {
+pub(crate) struct Watched {
     bytes: Bytes,
     reads: Mutex<Vec<BlockHandle>>,
     fails: AtomicBool,
+    /// The number of a read that fails.
+    failing_read: Option<usize>,
 }
 
 impl Watched {
     fn new(bytes: Bytes) -> Self {
-        Self { bytes, reads: Mutex::default(), fails: AtomicBool::new(false) }
+        Self::failing_once(bytes, None)
+    }
+
+    pub(crate) fn failing_once(bytes: Bytes, failing_read: impl Into<Option<usize>>) -> Self {
+        Self { bytes, reads: Mutex::default(), fails: AtomicBool::new(false), failing_read: failing_read.into() }
     }
 
     /// The reads since the last call.
@@ -34,11 +40,12 @@ impl RandomAccess for &Watched {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.fails.load(Ordering::Relaxed) {
+        let mut reads = self.reads.lock().expect("no thread panics");
+        let is_failing = self.fails.load(Ordering::Relaxed) || self.failing_read == Some(reads.len());
+        reads.push(BlockHandle { offset, size: buf.len() as u64 });
+        if is_failing {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let read = BlockHandle { offset, size: buf.len() as u64 };
-        self.reads.lock().expect("no thread panics").push(read);
         self.bytes.read_exact_at(buf, offset)
     }
 }
