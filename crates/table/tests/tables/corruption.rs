@@ -14,7 +14,7 @@ use sstfilter_table::{Lookup, Table, TableError, TableOptions, TablePart};
 use crate::callers::{Builder, Policy};
 use crate::container::CUTS;
 use crate::damage::data_blocks;
-use crate::{Entries, bytes_of, of_keys, open};
+use crate::{Entries, assert_holds, bytes_of, of_keys, open};
 
 // Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;
@@ -34,17 +34,16 @@ fn build(options: TableOptions) -> Vec<u8> {
 
 fn build_as(id: u8, options: TableOptions) -> Vec<u8> {
     let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
-    let entries: Entries = (0..ENTRIES).map(|number| (key(number * 2), value(number))).collect();
-    bytes_of(&entries, &options.with_table_id([id; 16])).into()
+    bytes_of(&entries(), &options.with_table_id([id; 16])).into()
+}
+
+fn entries() -> Entries {
+    (0..ENTRIES).map(|number| (key(number * 2), value(number))).collect()
 }
 
 /// Checks that every lookup and walk is right.
 fn assert_reads_are_right(table: &Table, what: &str) {
-    for number in 0..ENTRIES {
-        let expected = value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
-        assert_eq!(table.get(&key(number * 2)).unwrap(), expected, "{what}: key {number}");
-        assert_eq!(table.get(&key(number * 2 + 1)).unwrap(), Lookup::Absent, "{what}: beside key {number}");
-    }
+    assert_holds(table, &entries(), what);
     let walked = table.iter().map(|entry| entry.map(|entry| entry.value.map(Vec::from)));
     assert!(walked.map(Result::unwrap).eq((0..ENTRIES).map(value)), "{what}");
 }

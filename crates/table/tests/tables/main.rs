@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary};
 
 mod block_cache;
 mod caller_panics;
@@ -81,6 +81,16 @@ fn region(bytes: &Bytes, part: TablePart) -> Option<Range<usize>> {
 /// Encodes numbers as keys of the same order.
 fn key(number: u32) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
+}
+
+/// Asserts that lookups find these entries, and nothing right behind them.
+fn assert_holds(table: &Table, entries: &Entries, what: &str) {
+    for (key, value) in entries {
+        let expected = value.clone().map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
+        assert_eq!(table.get(key).unwrap(), expected, "{what}: {}", key.escape_ascii());
+        let behind = [key, &b"!"[..]].concat();
+        assert_eq!(table.get(&behind).unwrap(), Lookup::Absent, "{what}: behind {}", key.escape_ascii());
+    }
 }
 
 /// Returns a set of tables, which are listed from the newest to the oldest.
