@@ -199,20 +199,16 @@ mod tests {
     #[test]
     fn a_key_is_in_the_first_block_whose_separator_is_not_below_it() {
         let blocks = blocks(Direction::Bytewise, &["b", "d", "d", "f"]);
-        assert_eq!(
-            ["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes())),
-            [Some(0), Some(0), Some(1), Some(1), Some(3), None]
-        );
+        let found = ["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes()));
+        assert_eq!(found, [Some(0), Some(0), Some(1), Some(1), Some(3), None]);
         assert_eq!((blocks.block_from(1, b"d"), blocks.block_from(1, b"z")), (1, 4));
     }
 
     #[test]
     fn in_reverse_order_separators_descend() {
         let blocks = blocks(Direction::ReverseBytewise, &["f", "d", "b"]);
-        assert_eq!(
-            ["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes())),
-            [Some(0), Some(0), Some(1), Some(2), Some(2), None]
-        );
+        let found = ["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes()));
+        assert_eq!(found, [Some(0), Some(0), Some(1), Some(2), Some(2), None]);
     }
 
     #[test]

@@ -12,17 +12,13 @@ use crate::fixture::{self, ABSENT_KEYS, Fixture};
 /// Checks that no stored key is absent, one by one or in a batch.
 pub(crate) fn no_stored_key_is_absent(engine: &str) {
     for fixture in fixture::of_engine(engine) {
-        let table = fixture.open();
+        let (table, file) = (fixture.open(), &fixture.file);
         let keys: Vec<_> = fixture.stored().collect();
-        assert_eq!(keys.len(), fixture.count as usize, "{}", fixture.file);
+        assert_eq!(keys.len(), fixture.count as usize, "{file}");
         for (number, (key, batched)) in zip(&keys, batch(&table, &keys)).enumerate() {
             let single = table.probe(key);
             let expected = if fixture.is_usable() { Probe::MaybePresent } else { Probe::Unusable };
-            assert!(
-                single == expected && batched == expected,
-                "{}: stored key {number}: {single:?}, in a batch {batched:?}",
-                fixture.file
-            );
+            assert_eq!([single, batched], [expected; 2], "{file}: stored key {number}, alone and in a batch");
         }
     }
 }
@@ -32,7 +28,7 @@ pub(crate) fn no_stored_key_is_absent(engine: &str) {
 pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable()) {
-        let table = fixture.open();
+        let (table, file) = (fixture.open(), &fixture.file);
         let step = effort::sample(7);
         let keys: Vec<_> = fixture.absent(step).collect();
         let answers: Vec<_> = fixture.answers().into_iter().step_by(step).collect();
@@ -40,13 +36,8 @@ pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
         assert_eq!((keys.len(), answers.len()), (count, count));
         for (number, ((key, batched), may_be_present)) in zip(zip(&keys, batch(&table, &keys)), answers).enumerate() {
             let single = table.probe(key);
-            let expected = expected(may_be_present);
-            assert!(
-                single == expected && batched == expected,
-                "{}: absent key {}: {single:?}, in a batch {batched:?}, expected {expected:?}",
-                fixture.file,
-                number * step
-            );
+            let expected = [expected(may_be_present); 2];
+            assert_eq!([single, batched], expected, "{file}: absent key {}, alone and in a batch", number * step);
         }
         tables += 1;
     }

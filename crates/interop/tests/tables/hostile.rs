@@ -93,23 +93,24 @@ fn a_filter_without_bits_is_that_of_no_keys_only_in_a_table_without_entries() {
 
 /// A partitioned filter whose index is made from the file so far.
 fn partitioned(make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u8], Vec<u8>)>) -> Forged {
+    partitioned_behind(empty_filter(), make_index)
+}
+
+/// The same with this first partition.
+fn partitioned_behind(
+    partition: Vec<u8>,
+    make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u8], Vec<u8>)>,
+) -> Forged {
     let mut file = Vec::new();
-    let first = append(&mut file, &empty_filter(), 0);
-    let second = append(&mut file, &empty_filter(), 0);
-    let index = row_block(make_index(first, second));
-    let mut forged = Forged::with_block("first", empty_filter()).block("second", empty_filter());
-    forged.properties.insert("rocksdb.index.key.is.user.key".into(), vec![1]);
-    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+    let [first, second] = [&partition, &empty_filter()].map(|filter| append(&mut file, filter, 0));
+    let forged = Forged::with_block("first", partition).block("second", empty_filter());
+    let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
+    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", row_block(make_index(first, second)))
 }
 
 /// The keys up to `m` are in a partition without bytes, the others in one of no keys.
 fn with_partition_without_bytes() -> Forged {
-    let mut file = Vec::new();
-    let handles = [append(&mut file, &[], 0), append(&mut file, &empty_filter(), 0)].map(encoded);
-    let index = row_block([b"m", b"z"].into_iter().map(<[u8; 1]>::as_slice).zip(handles));
-    let forged = Forged::with_block("first", Vec::new()).block("second", empty_filter());
-    let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
-    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+    partitioned_behind(Vec::new(), |first, second| vec![(b"m", encoded(first)), (b"z", encoded(second))])
 }
 
 #[test]
@@ -154,14 +155,9 @@ fn a_partition_index_that_lies_is_unusable() {
     assert_unusable(&sound.property("rocksdb.index.key.is.user.key", &[0]), "8 bytes or more");
     assert_unusable(&partitioned(|_, _| Vec::new()), "none");
     assert_unusable(&partitioned(|first, second| vec![(b"z", encoded(first)), (b"m", encoded(second))]), "in order");
-    assert_unusable(
-        &partitioned(|first, _| vec![(b"m", encoded(first)), (b"z", encoded(first))]),
-        "one behind the other",
-    );
-    assert_unusable(
-        &partitioned(|first, second| vec![(b"m", encoded(second)), (b"z", encoded(first))]),
-        "one behind the other",
-    );
+    let twice = partitioned(|first, _| vec![(b"m", encoded(first)), (b"z", encoded(first))]);
+    let swapped = partitioned(|first, second| vec![(b"m", encoded(second)), (b"z", encoded(first))]);
+    [twice, swapped].iter().for_each(|forged| assert_unusable(forged, "one behind the other"));
     let behind_the_file = |offset, size| partitioned(move |_, _| vec![(b"z", encoded(BlockHandle { offset, size }))]);
     assert_unusable(&behind_the_file(0, 1 << 40), "to end before");
     assert_unusable(&behind_the_file(u64::MAX, 1), "to end before");
