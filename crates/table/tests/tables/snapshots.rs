@@ -13,7 +13,7 @@ use sstfilter_table::{Table, TableOptions, TablePart, TableSet, TableSnapshot};
 
 use crate::engine::AddNewest;
 use crate::sources::Source;
-use crate::{Entries, of_keys, open};
+use crate::{Entries, of_keys, open, sidecar};
 
 fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
     crate::bytes_of(entries, &options.clone().with_table_id(number.to_le_bytes()))
@@ -131,12 +131,8 @@ fn table_with(
             bytes[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
         }
         Filter::Sidecar => {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("table");
-            std::fs::write(&path, &bytes).unwrap();
-            Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
-            // Its blocks are read after the folder is removed.
-            return Arc::new(Table::open(&path, &read).unwrap());
+            let sidecar = sidecar::built(&bytes.clone().into(), &read, &options);
+            return Arc::new(sidecar::open(&sidecar::files(&bytes.into(), sidecar), read));
         }
         _ => {}
     }
