@@ -77,7 +77,7 @@ pub(crate) enum Unsynced {
     TornSectors(u64),
 }
 
-pub(crate) const UNSYNCED: [Unsynced; 6] = [
+const UNSYNCED: [Unsynced; 6] = [
     Unsynced::Nothing,
     Unsynced::All,
     Unsynced::Prefix,
@@ -160,9 +160,10 @@ impl Disk {
         self.state().names.keys().cloned().collect()
     }
 
-    /// Returns how many changes of names a power cut may undo.
-    pub(crate) fn pending_names(&self) -> usize {
-        self.state().journal.len()
+    /// Returns all states of the disk after a power cut.
+    pub(crate) fn remounted(&self) -> Vec<Self> {
+        let changes = 0..=self.state().journal.len();
+        changes.flat_map(|changes| UNSYNCED.map(|unsynced| self.after_power_cut(changes, unsynced))).collect()
     }
 
     /// Returns the disk after a power cut, with the first `changes` of the journal in effect.

@@ -8,7 +8,6 @@ use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_table::{Table, TableError, TableOptions};
 
 use super::disk::{Disk, EIO, ENOSPC, Fault, Met, Op, Unsynced, at_every_operation};
-use super::power::remounted;
 use super::tables::{Entries, PATH, bytes_of, entries, lookup_of, read_options, write_options};
 
 const SIDECAR: &str = "/db/000001.sst.filter";
@@ -79,7 +78,7 @@ fn whichever_operation_of_a_rebuild_fails_or_meets_a_power_cut_there_is_the_old_
         let (fresh, step) = (|| sound.after_power_cut(0, Unsynced::All), |disk: &Disk| rebuild(disk, NEW_BITS));
         points += at_every_operation(fault, fresh, step, |disk, written, Met { befallen, story, .. }| {
             if fault == Fault::PowerCut {
-                for disk in remounted(disk) {
+                for disk in disk.remounted() {
                     let found = found(&disk, &stored, story);
                     assert!(found == Some(sizes[1]) || (written.is_err() && found == old), "{story}: {found:?}");
                     states += 1;

@@ -37,7 +37,6 @@ mod roundtrip;
 mod salvage;
 mod secret_seed;
 mod sidecar;
-mod sidecar_partitions;
 mod skipped_reads;
 mod snapshots;
 mod sources;

@@ -1,23 +1,28 @@
 //! The failure guarded against: a sidecar is used that lacks keys of its table, because it is incomplete, another
-//! reader's, or was replaced. In every such case, the table's own filter answers, and the problem is visible. `matrix`
-//! covers damaged sidecars and those of other tables.
+//! reader's, or was replaced, maybe between the opening of its table and the read of its filter. In every such case, the
+//! table's own filter answers, and the problem is visible. `matrix` covers damaged sidecars and those of other tables.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use sstfilter::{BitsPerKey, BuildContext, FalsePositiveRate, FixedPolicy, KeyHasher, KindId, RandomAccess};
+use sstfilter::{
+    BitsPerKey, BuildContext, FalsePositiveRate, FixedPolicy, FixedPrefix, KeyHasher, KindId, RandomAccess,
+};
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterProblem, FilterStore, PartitionOptions, sidecar_path};
-use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableBuilder, TableError, TableOptions, WritableFile};
+use sstfilter_store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
+use sstfilter_table::{FileSystem, FilterVerdict, Lookup, Table, TableError, TableOptions, WritableFile};
 
 use crate::callers::{Builder, Policy};
-use crate::container::CUTS;
+use crate::container::{CUTS, ranges};
+use crate::{Entries, bytes_of};
 
 const TABLE: &str = "/db/000001.sst";
-pub(crate) const SIDECAR: &str = "/db/000001.sst.filter";
+const SIDECAR: &str = "/db/000001.sst.filter";
 
 type Contents = Arc<Mutex<BTreeMap<PathBuf, Bytes>>>;
 
@@ -37,7 +42,7 @@ impl Files {
     }
 
     /// Replaces or removes the sidecar, also for tables that are open.
-    pub(crate) fn replace_sidecar(&self, sidecar: Option<Bytes>) {
+    fn replace_sidecar(&self, sidecar: Option<Bytes>) {
         let mut contents = self.contents.lock().unwrap();
         contents.remove(Path::new(SIDECAR));
         contents.extend(sidecar.map(|sidecar| (SIDECAR.into(), sidecar)));
@@ -82,7 +87,7 @@ impl FileSystem for Files {
     }
 }
 
-pub(crate) fn name(key: u32) -> Vec<u8> {
+fn name(key: u32) -> Vec<u8> {
     format!("user:{key:06}").into_bytes()
 }
 
@@ -91,31 +96,23 @@ fn is_deleted(key: u32) -> bool {
     key % 7 == 3
 }
 
-fn fill<W: io::Write>(mut builder: TableBuilder<W>, keys: u32, value: &[u8]) -> W {
-    for key in 0..keys {
-        if is_deleted(key) {
-            builder.delete(&name(key)).unwrap();
-        } else {
-            builder.add(&name(key), value).unwrap();
-        }
-    }
-    builder.finish().unwrap().0
+fn entries(keys: u32, value: &[u8]) -> Entries {
+    (0..keys).map(|key| (name(key), (!is_deleted(key)).then(|| value.to_vec()))).collect()
 }
 
 /// Builds a table of `keys` keys with its own Bloom filter.
-pub(crate) fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
-    let options = TableOptions::default().with_table_id([id; 16]);
-    fill(TableBuilder::new(Vec::new(), &options).unwrap(), keys, value).into()
+fn table(id: u8, keys: u32, value: &[u8]) -> Bytes {
+    bytes_of(&entries(keys, value), &TableOptions::default().with_table_id([id; 16]))
 }
 
-pub(crate) fn ribbon() -> TableOptions {
+fn ribbon() -> TableOptions {
     // Also for few keys: by default, fewer than 1,024 get a blocked Bloom filter, which the tables have themselves.
     let policy = FixedPolicy::ribbon(BitsPerKey::new(8.0).unwrap()).unwrap().with_min_keys(0);
     TableOptions::default().with_policy(Arc::new(policy))
 }
 
 /// Builds a sidecar with a Ribbon filter for the table.
-pub(crate) fn sidecar_of(table: &Bytes) -> Bytes {
+fn sidecar_of(table: &Bytes) -> Bytes {
     built(table, &TableOptions::default(), &ribbon())
 }
 
@@ -137,7 +134,7 @@ fn kind_in_use(table: &Table) -> Option<KindId> {
     Some(table.filters().block()?.info().kind)
 }
 
-pub(crate) fn assert_no_key_is_lost(table: &Table, keys: u32, story: &str) {
+fn assert_no_key_is_lost(table: &Table, keys: u32, story: &str) {
     for key in 0..keys {
         let lookup = table.get(&name(key)).unwrap();
         let is_expected = if is_deleted(key) { lookup == Lookup::Deleted } else { matches!(lookup, Lookup::Found(_)) };
@@ -146,7 +143,7 @@ pub(crate) fn assert_no_key_is_lost(table: &Table, keys: u32, story: &str) {
 }
 
 /// Asserts that the sidecar is not used, that the problem is reported, and that the table's own filter answers.
-pub(crate) fn assert_unused(table: &Table, keys: u32, story: &str) {
+fn assert_unused(table: &Table, keys: u32, story: &str) {
     assert!(!table.uses_sidecar(), "{story}: the sidecar is used");
     let problem = table.sidecar_problem().unwrap_or_else(|| panic!("{story}: nothing shows")).to_string();
     assert!(problem.contains(SIDECAR), "{story}: {problem}");
@@ -220,7 +217,7 @@ impl Place {
 }
 
 /// Returns a sidecar of `bytes` whose filters contain these keys, built in `store`.
-pub(crate) fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
+fn sidecar_of_keys(bytes: &Bytes, store: &FilterStore, keys: impl Iterator<Item = u32>) -> Bytes {
     let table = Table::open_source(bytes.clone(), &TableOptions::default()).unwrap();
     let store = store.clone().with_policy(Arc::new(FixedPolicy::default()));
     let mut builder = store.sidecar_builder(&table.identity());
@@ -275,7 +272,7 @@ fn a_sidecar_for_another_hash_moves_a_store_to_it_and_is_not_used_by_readers_of_
 #[test]
 fn a_strict_reader_refuses_a_table_that_has_nothing_but_a_sidecar_of_another_hash() {
     let options = TableOptions::default().without_filter();
-    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 50, b"value").into();
+    let bytes = bytes_of(&entries(50, b"value"), &options);
     let other = TableOptions::default().with_hasher(KeyHasher::with_seed(7));
     let files = files(&bytes, built(&bytes, &other, &ribbon()));
     let table = open(&files, TableOptions::default());
@@ -365,7 +362,7 @@ fn nothing_is_written_where_a_policy_makes_no_filter_or_one_that_belongs_to_noth
 fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_right() {
     let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
     let options = TableOptions::default().with_table_id([1; 16]).with_range_filter(policy);
-    let bytes: Bytes = fill(TableBuilder::new(Vec::new(), &options).unwrap(), 60, b"value").into();
+    let bytes = bytes_of(&entries(60, b"value"), &options);
     let sidecar = sidecar_of(&bytes);
     let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
     assert!(table.uses_sidecar() && table.filters().range_filter().is_some());
@@ -381,5 +378,83 @@ fn a_sidecar_carries_the_tables_range_filter_over_and_damage_to_it_leaves_scans_
         assert_no_key_is_lost(&table, 60, "damage");
         let problem = table.verify().unwrap_err().to_string();
         assert!(problem.contains(SIDECAR), "bit {bit}: {problem}");
+    }
+}
+
+/// Options for sidecars of both cuts, with the smallest partitions.
+fn partitioned() -> [TableOptions; 2] {
+    CUTS.map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
+}
+
+#[test]
+fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
+    let bytes = table(1, 5_000, b"value");
+    for options in partitioned() {
+        let files = files(&bytes, built(&bytes, &TableOptions::default(), &options));
+        let table = open(&files, TableOptions::default());
+        assert!(table.sidecar_problem().is_none(), "{:?}", table.sidecar_problem());
+        assert!(table.uses_sidecar() && table.filters().partitions().is_some());
+        let opened = table.stats().bytes_read;
+        // One of the two may be a false positive.
+        assert!(!table.may_contain_key(b"user:002500 is absent") || !table.may_contain_key(b"user:002501 is absent"));
+        let read = table.stats().bytes_read - opened;
+        // At most two partitions, with a target of 1,024 bytes each.
+        assert!((1..=2 * 1_100).contains(&read), "{read} bytes for two probes");
+        assert_no_key_is_lost(&table, 5_000, "partitions");
+        let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
+        assert!(absent > 1_900, "{absent} of 2000 absent keys");
+        let report = table.verify().unwrap();
+        assert_eq!(report.sidecar, FilterVerdict::ContainsAll { keys: 5_000 });
+        assert_eq!(report.filter, report.sidecar);
+    }
+}
+
+#[test]
+fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_damage_behind_it() {
+    let bytes = table(1, 5_000, b"value");
+    let options = PartitionOptions::new(PartitionCut::KeyRange, 1_024).unwrap();
+    // Declines the third filter, so that partitions with filters are on both sides.
+    let asked = AtomicU32::new(0);
+    let declining = Policy::of(move |context| (asked.fetch_add(1, Relaxed) != 2).then(|| Builder::new(context)));
+    let options = TableOptions::default().with_policy(declining).with_partitioned_filter(options);
+    let sidecar = built(&bytes, &TableOptions::default(), &options);
+    let table = open(&files(&bytes, sidecar.clone()), TableOptions::default());
+    let ranges = ranges(table.filters().partitions().unwrap());
+    let without_filter = ranges.iter().position(Range::is_empty).expect("one was declined");
+    assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::ContainsAll { keys: 5_000 });
+    assert_no_key_is_lost(&table, 5_000, "a partition without a filter");
+
+    let mut damaged = sidecar.to_vec();
+    damaged[ranges[without_filter + 1].start] ^= 1;
+    match open(&files(&bytes, damaged), TableOptions::default()).verify().unwrap_err() {
+        TableError::Filter { at, source: FilterProblem::PartitionChecksum { number, .. } } => {
+            assert_eq!((number as usize, at.path.as_deref()), (without_filter + 1, Some(Path::new(SIDECAR))));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
+    let bytes = table(1, 2_000, b"value");
+    let prefixes = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(8)));
+    let of_prefixes = built(&bytes, &prefixes, &ribbon());
+    let replacements = [
+        None,
+        Some(of_prefixes),
+        Some(sidecar_of(&table(1, 1_000, b"value"))),
+        Some(sidecar_of_keys(&bytes, &FilterStore::default(), 0..1_999)),
+        Some(Bytes::new()),
+    ];
+    for (number, replacement) in replacements.into_iter().enumerate() {
+        for options in [ribbon(), partitioned()[0].clone(), partitioned()[1].clone()] {
+            let files = files(&bytes, built(&bytes, &TableOptions::default(), &options));
+            let table = open(&files, TableOptions::default().with_filter_budget(FilterBudget::new(1 << 20)));
+            assert!(table.uses_sidecar());
+            files.replace_sidecar(replacement.clone());
+            assert_no_key_is_lost(&table, 2_000, &format!("replacement {number}"));
+            // One that holds prefixes alone is another sound sidecar of the table.
+            assert!(number == 1 || table.verify().is_err(), "replacement {number}");
+        }
     }
 }
