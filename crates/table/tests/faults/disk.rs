@@ -190,7 +190,7 @@ pub(crate) struct Met {
 }
 
 /// Runs `step` on fresh disks whose first operation fails, then the second, and so on, until a run ends before the
-/// fault. Passes each disk without further faults, and the result, to `check`. Returns how many runs met with the fault.
+/// fault. Passes each disk without further faults, and the result, to `check`. Returns how many runs met the fault.
 pub(crate) fn at_every_operation<T>(
     fault: Fault,
     fresh: impl Fn() -> Disk,
