@@ -1,6 +1,5 @@
 //! Codecs of data and index blocks. Filters are never compressed.
 
-#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
 use crate::format::cursor::Cursor;
 use crate::minlz;
 
@@ -72,7 +71,6 @@ fn unsupported(what: String) -> Undecoded {
     Undecoded::Unsupported(what)
 }
 
-#[cfg(any(feature = "snappy", feature = "lz4", feature = "zlib", feature = "zstd"))]
 fn malformed(problem: impl core::fmt::Display) -> Undecoded {
     Undecoded::Malformed(problem.to_string())
 }
@@ -93,7 +91,6 @@ fn believable(claimed: usize, stored: usize, max_per_byte: usize) -> Result<usiz
 }
 
 /// Splits a block into the length of its contents, a varint, and the compressed bytes.
-#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
 fn length_and_rest(stored: &[u8]) -> Result<(usize, &[u8]), Undecoded> {
     let mut cursor = Cursor::new(stored);
     let claimed = cursor.varint32().ok_or_else(|| malformed("expected the length of the contents"))?;
@@ -101,7 +98,6 @@ fn length_and_rest(stored: &[u8]) -> Result<(usize, &[u8]), Undecoded> {
 }
 
 /// Returns contents that have the claimed length.
-#[cfg(any(feature = "lz4", feature = "zlib", feature = "zstd"))]
 fn of_length(claimed: usize, contents: Vec<u8>) -> Result<Vec<u8>, Undecoded> {
     if contents.len() != claimed {
         return Err(malformed(format_args!("expected {claimed} bytes, got {}", contents.len())));
@@ -151,15 +147,9 @@ fn zlib_with_length(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     Err(not_compiled("zlib"))
 }
 
-#[cfg(feature = "zstd")]
 fn zstd_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
     let (claimed, compressed) = length_and_rest(stored)?;
     of_length(claimed, zstd(compressed)?)
-}
-
-#[cfg(not(feature = "zstd"))]
-fn zstd_with_length(stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
-    zstd(stored)
 }
 
 /// Decompresses a frame. Zstandard can expand any input a thousandfold, so the buffer grows as contents arrive and

@@ -54,12 +54,6 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// The reason why a table or filter cannot be read, or why its answer would not be safe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -110,6 +104,19 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn malformed(part: Part, offset: u64, problem: impl Into<String>) -> Self {
+        Self::Malformed { part, offset, problem: problem.into() }
+    }
+
+    pub(crate) fn unsupported(part: Part, what: impl Into<String>) -> Self {
+        Self::Unsupported { part, what: what.into() }
+    }
+
+    /// Compares a stored checksum with that of the bytes that were read.
+    pub(crate) fn check(part: Part, offset: u64, expected: u32, found: u32) -> Result<(), Self> {
+        if found == expected { Ok(()) } else { Err(Self::Checksum { part, offset, expected, found }) }
+    }
+
     /// Sets the part and the offset: a bare filter does not know where it came from.
     #[must_use]
     pub(crate) fn at(self, part: Part, offset: u64) -> Self {

@@ -81,6 +81,19 @@ pub use table::{
     KeyCoverage, TableBounds, UnitBytes, UserKeys,
 };
 
+/// Displays values by the names that their method `name` returns.
+macro_rules! display_by_name {
+    ($($type:ty),+) => {
+        $(impl core::fmt::Display for $type {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.pad(self.name())
+            }
+        })+
+    };
+}
+
+display_by_name!(Part, ChecksumType, Engine, FilterKind, HashFunction);
+
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -392,36 +392,22 @@ impl Usage {
     }
 }
 
-/// How long to run.
-#[derive(Clone, Copy)]
-struct Length {
-    least: Duration,
-    /// Maximum time, even if too little has happened.
-    most: Duration,
-}
-
-impl Length {
-    fn asked_for() -> Self {
-        let seconds = std::env::var("SSTFILTER_SOAK_SECONDS").ok();
-        match seconds.map(|seconds| Duration::from_secs(seconds.parse().unwrap())) {
-            Some(exact) => Self { least: exact, most: exact },
-            None => Self { least: Duration::from_secs(2), most: Duration::from_secs(60) },
-        }
-    }
-
-    fn is_over(self, elapsed: Duration, store: &Store) -> bool {
-        elapsed >= self.most || (elapsed >= self.least && store.has_done_enough())
+/// Returns how long to run at least, and at most if too little has happened by then.
+fn lengths() -> [Duration; 2] {
+    match std::env::var("SSTFILTER_SOAK_SECONDS") {
+        Ok(seconds) => [Duration::from_secs(seconds.parse().unwrap()); 2],
+        Err(_) => [2, 60].map(Duration::from_secs),
     }
 }
 
 /// Monitors a run from beginning to end.
-fn watch(store: &Store, run: Length) -> Usage {
-    let length = run.least;
-    let warm = (length / 4).min(Duration::from_secs(60));
-    let late = (length / 2).min(Duration::from_secs(300));
-    let step = (length / 100).min(Duration::from_millis(500));
+fn watch(store: &Store, [least, most]: [Duration; 2]) -> Usage {
+    let warm = (least / 4).min(Duration::from_secs(60));
+    let late = (least / 2).min(Duration::from_secs(300));
+    let step = (least / 100).min(Duration::from_millis(500));
+    let is_over = |elapsed| elapsed >= most || (elapsed >= least && store.has_done_enough());
     let (begun, mut minutes, mut usage) = (Instant::now(), 0, Usage::default());
-    while !run.is_over(begun.elapsed(), store) && !store.is_over() {
+    while !is_over(begun.elapsed()) && !store.is_over() {
         thread::sleep(step);
         let Some((bytes, open)) = resources() else { continue };
         let elapsed = begun.elapsed();
@@ -473,7 +459,7 @@ fn readers_get_the_answers_of_their_version_while_tables_are_replaced_and_nothin
             let _end = EndsTheRun(&store);
             writer.run(&store);
         });
-        watch(&store, Length::asked_for())
+        watch(&store, lengths())
     });
     println!("soak: {}", progress(&store));
     assert!(store.has_done_enough(), "too little happened: {}", progress(&store));

@@ -40,9 +40,8 @@ impl FastLocalBloom {
         }
         // RocksDB does not check this; with less than a line of data it would probe beyond the data.
         if !data_bytes.is_multiple_of(LINE_BYTES) {
-            return Err(malformed(format!(
-                "expected whole lines of {LINE_BYTES} bytes, got {data_bytes} bytes of data"
-            )));
+            let problem = format!("expected whole lines of {LINE_BYTES} bytes, got {data_bytes} bytes of data");
+            return Err(malformed(problem));
         }
         let lines = u32::try_from(data_bytes / LINE_BYTES).map_err(|_| malformed("it is too long".to_owned()))?;
         Ok(Self { lines, probes })

@@ -42,18 +42,15 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
     /// [`Error::Malformed`] if the array of offsets is not within the block.
     pub fn open(bytes: D) -> Result<Self, Error> {
         let Some((before, &[a, b, c, d, range_bytes_log2])) = bytes.as_ref().split_last_chunk::<TRAILER_BYTES>() else {
-            let problem =
-                format!("expected a filter block of at least {TRAILER_BYTES} bytes, got {}", bytes.as_ref().len());
-            return Err(malformed(problem));
+            let got = bytes.as_ref().len();
+            return Err(malformed(format!("expected a filter block of at least {TRAILER_BYTES} bytes, got {got}")));
         };
         let start = u32::from_le_bytes([a, b, c, d]);
         // Only the frame is checked here. A table may have thousands of offsets, and a probe needs two.
         let offsets_start = usize::try_from(start).ok().filter(|&start| start <= before.len());
         let Some(offsets_start) = offsets_start.filter(|&start| (before.len() - start).is_multiple_of(4)) else {
-            return Err(malformed(format!(
-                "expected filter offsets at {start}, got {} bytes before them",
-                before.len()
-            )));
+            let got = before.len();
+            return Err(malformed(format!("expected filter offsets at {start}, got {got} bytes before them")));
         };
         if range_bytes_log2 > MAX_RANGE_BYTES_LOG2 {
             return Err(malformed(format!("expected a filter per at most 2^63 bytes, got 2^{range_bytes_log2}")));
@@ -94,13 +91,11 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
         };
         let (start, end) = (u32::from_le_bytes(start), u32::from_le_bytes(end));
         let filters = self.bytes.as_ref().get(..self.offsets_start).unwrap_or_default();
-        match filters.get(start as usize..end as usize) {
-            Some(filter) => Filter::leveldb(filter),
-            None => Err(malformed(format!(
-                "expected filter {index} within {} bytes, got {start} to {end}",
-                self.offsets_start
-            ))),
-        }
+        let filter = filters.get(start as usize..end as usize).ok_or_else(|| {
+            let within = self.offsets_start;
+            malformed(format!("expected filter {index} within {within} bytes, got {start} to {end}"))
+        });
+        Filter::leveldb(filter?)
     }
 
     /// Returns the offsets of the filters, then the end of the last one, which is the offset of the array itself.

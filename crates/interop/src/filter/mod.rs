@@ -11,8 +11,6 @@ mod ribbon128;
 pub use leveldb_block::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
 pub use leveldb_bloom::build_leveldb_bloom;
 
-use core::fmt;
-
 use binary_fuse::BinaryFuse;
 use fast_local_bloom::FastLocalBloom;
 use legacy_bloom::LegacyBloom;
@@ -60,12 +58,6 @@ impl FilterKind {
     }
 }
 
-impl fmt::Display for FilterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// A filter of another engine: its bytes and their parameters.
 ///
 /// Opening reads only the last bytes and the length. A filter has no checksum of its own; check the one in its block's
@@ -98,6 +90,20 @@ enum Shape {
     BinaryFuse(BinaryFuse),
     AlwaysMaybe(HashFunction),
     NoKeys(HashFunction),
+}
+
+/// Evaluates an expression for the parameters of any kind, or another one for filters that have none.
+macro_rules! with_shape {
+    ($filter:expr, $shape:ident => $value:expr, _ => $without:expr) => {
+        match &$filter.shape {
+            Shape::LegacyBloom($shape) => $value,
+            Shape::FastLocalBloom($shape) => $value,
+            Shape::Ribbon128($shape) => $value,
+            Shape::LevelDbBloom($shape) => $value,
+            Shape::BinaryFuse($shape) => $value,
+            Shape::AlwaysMaybe(_) | Shape::NoKeys(_) => $without,
+        }
+    };
 }
 
 /// The length of the trailer of RocksDB's filters.
@@ -184,29 +190,19 @@ impl<D: AsRef<[u8]>> Filter<D> {
 
     /// Probes for a hash that [`Filter::hash_function`] computed.
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        let data = self.bytes.as_ref();
-        match &self.shape {
-            Shape::LegacyBloom(shape) => shape.may_contain(data, hash),
-            Shape::FastLocalBloom(shape) => shape.may_contain(data, hash),
-            Shape::Ribbon128(shape) => shape.may_contain(data, hash),
-            Shape::LevelDbBloom(shape) => shape.may_contain(data, hash),
-            Shape::BinaryFuse(shape) => shape.may_contain(data, hash),
-            Shape::AlwaysMaybe(_) | Shape::NoKeys(_) => true,
-        }
+        with_shape!(self, shape => shape.may_contain(self.bytes.as_ref(), hash), _ => true)
     }
 
     /// Probes many hashes: clears `answers` and pushes one answer per hash.
     pub fn may_contain_hashes(&self, hashes: &[u64], answers: &mut Vec<bool>) {
         let data = self.bytes.as_ref();
         answers.clear();
-        match &self.shape {
-            Shape::LegacyBloom(shape) => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
-            Shape::FastLocalBloom(shape) => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
-            Shape::Ribbon128(shape) => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
-            Shape::LevelDbBloom(shape) => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
-            Shape::BinaryFuse(shape) => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
-            Shape::AlwaysMaybe(_) | Shape::NoKeys(_) => answers.resize(hashes.len(), true),
-        }
+        // A loop per kind, so that the kind is not looked at for each hash.
+        with_shape!(
+            self,
+            shape => answers.extend(hashes.iter().map(|&hash| shape.may_contain(data, hash))),
+            _ => answers.resize(hashes.len(), true)
+        );
     }
 
     /// Returns the expected false positive rate, from 0 to 1, of a filter with these parameters and `keys` distinct
@@ -226,14 +222,7 @@ impl<D: AsRef<[u8]>> Filter<D> {
     /// Returns the parameters, as names and values.
     pub fn parameters(&self) -> impl Iterator<Item = (&'static str, String)> + use<D> {
         // Collected first, so that the iterator does not borrow the filter.
-        let parameters = match &self.shape {
-            Shape::LegacyBloom(shape) => shape.parameters(),
-            Shape::FastLocalBloom(shape) => shape.parameters(),
-            Shape::Ribbon128(shape) => shape.parameters(),
-            Shape::LevelDbBloom(shape) => shape.parameters(),
-            Shape::BinaryFuse(shape) => shape.parameters(),
-            Shape::AlwaysMaybe(_) | Shape::NoKeys(_) => Vec::new(),
-        };
+        let parameters = with_shape!(self, shape => shape.parameters(), _ => Vec::new());
         parameters.into_iter()
     }
 }
@@ -268,11 +257,11 @@ fn leveldb_shape(bytes: &[u8]) -> Result<Shape, Error> {
 }
 
 fn malformed(problem: String) -> Error {
-    Error::Malformed { part: Part::Filter, offset: 0, problem }
+    Error::malformed(Part::Filter, 0, problem)
 }
 
 fn unsupported(what: String) -> Error {
-    Error::Unsupported { part: Part::Filter, what }
+    Error::unsupported(Part::Filter, what)
 }
 
 #[cfg(test)]

@@ -170,11 +170,9 @@ mod tests {
                     for line_bits in [8.0, 64.0, 512.0, 4_294_967_296.0] {
                         let independent = lines_of_independent_probes(keys, lines, line_bits, probes.into());
                         let double = lines_of_double_hashing(keys, lines, line_bits, probes.into());
-                        assert!(
-                            (0.0..=1.0).contains(&independent),
-                            "{keys} {lines} {line_bits} {probes}: {independent}"
-                        );
-                        assert!((0.0..=1.0).contains(&double), "{keys} {lines} {line_bits} {probes}: {double}");
+                        for rate in [independent, double] {
+                            assert!((0.0..=1.0).contains(&rate), "{keys} {lines} {line_bits} {probes}: {rate}");
+                        }
                     }
                 }
                 let whole = one_line_of_double_hashing(keys, 64 + 8 * keys.min(1 << 30), probes);

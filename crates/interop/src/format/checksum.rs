@@ -1,7 +1,5 @@
 //! The checksums behind blocks and in footers.
 
-use core::fmt;
-
 use xxhash_rust::{xxh3, xxh32, xxh64};
 
 /// The checksum of a table's blocks: the first byte of RocksDB's footer (`ChecksumType` in `include/rocksdb/table.h`).
@@ -54,12 +52,6 @@ impl ChecksumType {
             Self::XxHash64 => xxh64::xxh64(bytes, 0) as u32,
             Self::Xxh3 => xxh3_with_last_byte(bytes),
         }
-    }
-}
-
-impl fmt::Display for ChecksumType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

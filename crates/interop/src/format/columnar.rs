@@ -233,25 +233,12 @@ mod tests {
     #[test]
     fn a_block_that_lies_is_an_error() {
         let sound = block();
-        // Version, columns, rows, types, offsets of columns, encodings, first offset, offsets.
-        let forged = [
-            (0, 2),
-            (1, 3),
-            (2, 1),
-            (3, 2),
-            (3, 4),
-            (6, 255),
-            (7, 2),
-            (8, 18),
-            (12, 4),
-            (13, 25),
-            (13, 27),
-            (16, 1),
-            (17, 0x81),
-        ];
-        let offsets =
-            [(17, 3), (17, 0), (17, 2), (18, 1), (19, 4), (20, 0), (21, 3), (21, 5), (27, 1), (30, 3), (30, 255)];
-        for (index, byte) in forged.into_iter().chain(offsets) {
+        let version_columns_and_rows = [(0, 2), (1, 3), (2, 1), (3, 2), (3, 4), (6, 255)];
+        let types_and_begins = [(7, 2), (8, 18), (12, 4), (13, 25), (13, 27), (16, 1)];
+        let encodings = [(17, 0x81), (17, 3), (17, 0), (17, 2)];
+        let offsets = [(18, 1), (19, 4), (20, 0), (21, 3), (21, 5), (27, 1), (30, 3), (30, 255)];
+        let header = version_columns_and_rows.into_iter().chain(types_and_begins);
+        for (index, byte) in header.chain(encodings).chain(offsets) {
             let mut block = sound.clone();
             assert_ne!(block[index], byte);
             block[index] = byte;

@@ -145,10 +145,8 @@ impl Properties {
     pub(crate) fn parse(contents: &[u8]) -> Result<Self, String> {
         let mut entries = RowBlock::parse(contents)?.entries(Values::Sized);
         let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let mut budget = KeyBudget::of_block(contents.len());
         while let Some(entry) = entries.next() {
             let (name, value) = entry?;
-            budget.spend(name.len())?;
             if pairs.last().is_some_and(|(last, _)| last.as_slice() >= name) {
                 return Err(format!("expected names in ascending order, got \"{}\"", name.escape_ascii()));
             }
@@ -299,35 +297,7 @@ pub(crate) fn number_switch(properties: &Properties, name: &str, missing: bool) 
 }
 
 fn unknown(name: &str, value: &[u8]) -> Error {
-    Error::Unsupported { part: Part::Properties, what: format!("{name} = \"{}\"", value.escape_ascii()) }
-}
-
-/// Limits the keys kept of one block. Keys that share bytes with the one before are short in a block and long in
-/// memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyBudget {
-    bytes: usize,
-    limit: usize,
-}
-
-impl KeyBudget {
-    /// Allows 64 times the block's bytes, and at least a mebibyte. The engines store every sixteenth key in full, so
-    /// their own blocks stay far below.
-    pub(crate) const fn of_block(block_bytes: usize) -> Self {
-        let limit = block_bytes.saturating_mul(64);
-        // A small block may have long keys: the limit must not refuse what an engine writes.
-        let limit = if limit < 1 << 20 { 1 << 20 } else { limit };
-        Self { bytes: 0, limit }
-    }
-
-    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), String> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.limit {
-            Err(format!("expected keys of at most {} bytes in all", self.limit))
-        } else {
-            Ok(())
-        }
-    }
+    Error::unsupported(Part::Properties, format!("{name} = \"{}\"", value.escape_ascii()))
 }
 
 #[cfg(test)]

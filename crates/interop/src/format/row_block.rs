@@ -75,7 +75,8 @@ impl<'a> RowBlock<'a> {
 
     /// Returns the entries in stored order.
     pub(crate) fn entries(self, values: Values) -> Entries<'a> {
-        Entries { block: self, steps: Steps::new(values) }
+        let budget = KeyBudget::of_block(self.entries.len() + self.restarts.len());
+        Entries { block: self, steps: Steps::new(values), budget }
     }
 
     fn is_restart(&self, offset: usize) -> bool {
@@ -117,21 +118,20 @@ impl Value<'_> {
     }
 }
 
-/// An iterator over the entries of a block.
+/// An iterator over the entries of a block, which fails if the keys are too long in all to be kept.
 #[derive(Debug)]
 pub(crate) struct Entries<'a> {
     block: RowBlock<'a>,
     steps: Steps,
+    budget: KeyBudget,
 }
 
 impl<'a> Entries<'a> {
     /// Returns the next entry, or `None` behind the last one. Do not call this again after an error.
     pub(crate) fn next(&mut self) -> Option<Result<(&[u8], Value<'a>), String>> {
-        let value = match self.steps.next(&self.block)? {
-            Ok(value) => value,
-            Err(problem) => return Some(Err(problem)),
-        };
-        Some(Ok((self.steps.key(), value)))
+        let value = self.steps.next(&self.block)?;
+        let spent = self.budget.spend(self.steps.key().len());
+        Some(value.and_then(|value| spent.map(|()| (self.steps.key(), value))))
     }
 }
 
@@ -210,6 +210,34 @@ impl Steps {
             cursor.length_prefixed()?;
         }
         Some(Value::Handle(self.handle))
+    }
+}
+
+/// Limits the keys kept of one block. Keys that share bytes with the one before are short in a block and long in
+/// memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyBudget {
+    bytes: usize,
+    limit: usize,
+}
+
+impl KeyBudget {
+    /// Allows 64 times the block's bytes, and at least a mebibyte. The engines store every sixteenth key in full, so
+    /// their own blocks stay far below.
+    pub(crate) const fn of_block(block_bytes: usize) -> Self {
+        let limit = block_bytes.saturating_mul(64);
+        // A small block may have long keys: the limit must not refuse what an engine writes.
+        let limit = if limit < 1 << 20 { 1 << 20 } else { limit };
+        Self { bytes: 0, limit }
+    }
+
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.limit {
+            Err(format!("expected keys of at most {} bytes in all", self.limit))
+        } else {
+            Ok(())
+        }
     }
 }
 

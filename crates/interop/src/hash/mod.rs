@@ -48,9 +48,3 @@ impl HashFunction {
         }
     }
 }
-
-impl core::fmt::Display for HashFunction {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.pad(self.name())
-    }
-}

@@ -18,7 +18,7 @@ struct Fragment<'a> {
 
 /// Returns the error of a manifest that is wrong at `offset`.
 pub(super) fn malformed(offset: u64, problem: String) -> Error {
-    Error::Malformed { part: Part::Manifest, offset, problem }
+    Error::malformed(Part::Manifest, offset, problem)
 }
 
 /// Calls `apply` with the offset and the bytes of each record. Fails if the file does not end with a whole one: it was
@@ -77,8 +77,6 @@ fn next_fragment<'a>(bytes: &'a [u8], at: &mut usize) -> Result<Option<Fragment<
     let Some(contents) = cursor.take(length) else { return Ok(None) };
     *at += HEADER_BYTES + length;
     let found = masked(crc32c::crc32c_append(crc32c::crc32c(&[kind]), contents));
-    if found != stored {
-        return Err(Error::Checksum { part: Part::Manifest, offset, expected: stored, found });
-    }
+    Error::check(Part::Manifest, offset, stored, found)?;
     Ok(Some(Fragment { offset, kind, bytes: contents }))
 }

@@ -90,7 +90,7 @@ impl Manifest {
             let applied = edits.and_then(|edits| edits.into_iter().try_for_each(|edit| manifest.apply(edit)));
             applied.map_err(|problem| match problem {
                 Problem::Unknown { tag, of } => {
-                    Error::Unsupported { part: Part::Manifest, what: format!("a field with the tag {tag}{of}") }
+                    Error::unsupported(Part::Manifest, format!("a field with the tag {tag}{of}"))
                 }
                 Problem::Cut => log::malformed(offset, "expected a whole field, got its beginning".into()),
                 Problem::Wrong(problem) => log::malformed(offset, problem),

@@ -76,6 +76,18 @@ impl<'a> KeyBatch<'a> {
             numbers
         })
     }
+
+    /// Returns the indexes of the keys in a table's order.
+    fn sorted(&self, direction: Direction) -> Cow<'_, [u32]> {
+        match direction {
+            Direction::Bytewise => Cow::Borrowed(self.ascending()),
+            Direction::ReverseBytewise => self.ascending().iter().rev().copied().collect(),
+        }
+    }
+
+    fn key(&self, number: u32) -> &[u8] {
+        self.keys.get(number as usize).copied().unwrap_or_default()
+    }
 }
 
 /// A table's answers for all keys of a batch.
@@ -202,20 +214,6 @@ fn probe_data_blocks(batch: &KeyBatch<'_>, filters: &DataBlockFilters) -> BatchA
         }
     }
     answers
-}
-
-impl KeyBatch<'_> {
-    /// Returns the indexes of the keys in a table's order.
-    fn sorted(&self, direction: Direction) -> Cow<'_, [u32]> {
-        match direction {
-            Direction::Bytewise => Cow::Borrowed(self.ascending()),
-            Direction::ReverseBytewise => self.ascending().iter().rev().copied().collect(),
-        }
-    }
-
-    fn key(&self, number: u32) -> &[u8] {
-        self.keys.get(number as usize).copied().unwrap_or_default()
-    }
 }
 
 /// The buffers of a batch, reused for each partition.

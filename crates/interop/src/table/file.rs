@@ -30,12 +30,17 @@ pub(crate) struct StoredBlock {
 impl<R: RandomAccess> TableFile<R> {
     /// Reads and checks a block that is never compressed.
     pub(crate) fn plain(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
-        self.stored(handle, part)?.checked(self.checksums)?.plain()
+        self.checked(handle, part)?.plain()
     }
 
     /// Reads and checks a block that may be compressed.
     pub(crate) fn decompressed(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
-        self.stored(handle, part)?.checked(self.checksums)?.decompressed(self.numbering)
+        self.checked(handle, part)?.decompressed(self.numbering)
+    }
+
+    /// Reads a block and compares its checksum.
+    pub(crate) fn checked(&self, handle: BlockHandle, part: Part) -> Result<StoredBlock, Error> {
+        self.stored(handle, part)?.checked(self.checksums)
     }
 
     /// Reads a block with its trailer, in one read.
@@ -43,14 +48,14 @@ impl<R: RandomAccess> TableFile<R> {
         let offset = handle.offset;
         // Before anything is allocated: a forged handle can claim any size.
         if handle.end().is_none_or(|end| end > self.blocks_end) {
-            let problem =
-                format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
-            return Err(Error::Malformed { part, offset, problem });
+            let (end, size) = (self.blocks_end, handle.size);
+            let problem = format!("expected it to end before {end}, got {size} bytes and a trailer");
+            return Err(Error::malformed(part, offset, problem));
         }
         // Compared before the allocation, which takes its size from the handle.
         if handle.size > max_stored_bytes(part) {
             let what = format!("a block of {} bytes, more than {},", handle.size, max_stored_bytes(part));
-            return Err(Error::Unsupported { part, what });
+            return Err(Error::unsupported(part, what));
         }
         let mut bytes = zeros(handle.size + TRAILER_BYTES, part)?;
         self.read(&mut bytes, offset, part)?;
@@ -66,11 +71,8 @@ impl StoredBlock {
     /// Returns the block if its checksum holds.
     pub(crate) fn checked(self, checksums: Checksums) -> Result<Self, Error> {
         let (summed, stored) = self.summed();
-        let found = checksums.expected(summed, self.offset);
-        if found == stored {
-            return Ok(self);
-        }
-        Err(Error::Checksum { part: self.part, offset: self.offset, expected: stored, found })
+        Error::check(self.part, self.offset, stored, checksums.expected(summed, self.offset))?;
+        Ok(self)
     }
 
     /// Returns the contents with the compression type, and the checksum.
@@ -101,10 +103,7 @@ impl StoredBlock {
                 self.bytes.truncate(self.bytes.len().saturating_sub(TRAILER_BYTES_IN_MEMORY));
                 Ok(self.bytes)
             }
-            codec => Err(Error::Unsupported {
-                part: self.part,
-                what: format!("compression type {codec}, where there is none,"),
-            }),
+            codec => Err(Error::unsupported(self.part, format!("compression type {codec}, where there is none,"))),
         }
     }
 
@@ -114,8 +113,8 @@ impl StoredBlock {
             return self.plain();
         }
         compression::decompress(codec, self.contents_mut(), numbering).map_err(|why| match why {
-            Undecoded::Unsupported(what) => Error::Unsupported { part: self.part, what },
-            Undecoded::Malformed(problem) => Error::Malformed { part: self.part, offset: self.offset, problem },
+            Undecoded::Unsupported(what) => Error::unsupported(self.part, what),
+            Undecoded::Malformed(problem) => Error::malformed(self.part, self.offset, problem),
         })
     }
 }
@@ -141,10 +140,8 @@ pub(crate) fn zeros(bytes: u64, part: Part) -> Result<Vec<u8>, Error> {
     let mut buffer = Vec::new();
     let length = usize::try_from(bytes).ok().filter(|&length| buffer.try_reserve_exact(length).is_ok());
     let Some(length) = length else {
-        return Err(io_error(
-            part,
-            &io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes")),
-        ));
+        let error = io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"));
+        return Err(io_error(part, &error));
     };
     buffer.resize(length, 0);
     Ok(buffer)

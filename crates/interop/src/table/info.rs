@@ -97,8 +97,8 @@ impl<R: RandomAccess> ForeignTable<R> {
                 FilterUnit::Table
             }
             Loaded::Partitioned(partitions) => {
-                for partition in 0..partitions.handles().len() {
-                    summary.add(partitions.filter(&self.file, partition)?);
+                for filter in partitions.filters(&self.file) {
+                    summary.add(filter?);
                 }
                 FilterUnit::Partition
             }
@@ -151,8 +151,8 @@ impl<R: RandomAccess> ForeignTable<R> {
             Loaded::Full(filter) => filter.expected_fpr(keys),
             Loaded::Partitioned(partitions) => {
                 let mut rate = 0.0;
-                for partition in 0..partitions.handles().len() {
-                    let filter = partitions.filter(&self.file, partition).ok()?;
+                for filter in partitions.filters(&self.file) {
+                    let filter = filter.ok()?;
                     let share = filter.bytes().len() as f64 / (bytes as f64).max(1.0);
                     rate += share * filter.expected_fpr(rounded(keys as f64 * share))?;
                 }

@@ -5,12 +5,11 @@ use sstfilter::RandomAccess;
 use super::ForeignTable;
 use super::file::{StoredBlock, TableFile};
 use super::layout::{DataLocation, IndexLocation};
-use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
+use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order, without_suffix};
 use crate::compression;
 use crate::error::{Error, Part};
 use crate::format::handle::BlockHandle;
-use crate::format::properties::KeyBudget;
-use crate::format::row_block::{RowBlock, Steps, Value, Values};
+use crate::format::row_block::{KeyBudget, RowBlock, Steps, Value, Values};
 
 /// A block in memory, and a position in it.
 #[derive(Debug)]
@@ -30,49 +29,29 @@ impl OpenBlock {
     }
 
     fn malformed(&self, problem: impl Into<String>) -> Error {
-        Error::Malformed { part: self.part, offset: self.offset, problem: problem.into() }
+        Error::malformed(self.part, self.offset, problem)
     }
 
     fn next_value(&mut self) -> Option<Result<Value<'_>, Error>> {
         let (part, offset) = (self.part, self.offset);
-        let malformed = |problem| Error::Malformed { part, offset, problem };
+        let malformed = |problem| Error::malformed(part, offset, problem);
         let parsed = match part {
             Part::Data => RowBlock::parse_data(&self.contents),
             _ => RowBlock::parse(&self.contents),
         };
-        let value = match parsed.map_err(malformed) {
+        let value = match parsed {
             Ok(block) => self.steps.next(&block)?.map_err(malformed),
-            Err(error) => Err(error),
+            Err(problem) => Err(malformed(problem)),
         };
         // Unsupported, not malformed: an engine could have written such a block.
         let spent = self.budget.spend(self.steps.key().len());
-        let spent =
-            spent.map_err(|_| Error::Unsupported { part, what: "a block of keys that share too many bytes".into() });
+        let spent = spent.map_err(|_| Error::unsupported(part, "a block of keys that share too many bytes"));
         Some(value.and_then(|value| spent.map(|()| value)))
     }
 
     fn next_handle(&mut self) -> Option<Result<BlockHandle, Error>> {
-        let handle = match self.next_value()? {
-            Ok(value) => value.handle(),
-            Err(error) => return Some(Err(error)),
-        };
-        Some(handle.ok_or_else(|| self.malformed("expected a block handle")))
-    }
-
-    /// Returns the next key without its last `suffix_bytes`.
-    fn next_user_key(&mut self, suffix_bytes: usize, max_type: u8) -> Option<Result<&[u8], Error>> {
-        if let Err(error) = self.next_value()? {
-            return Some(Err(error));
-        }
-        let key = self.steps.key();
-        if let Err(error) = check_type(key, max_type, self.part) {
-            return Some(Err(error));
-        }
-        let end = key.len().checked_sub(suffix_bytes);
-        Some(
-            end.and_then(|end| key.get(..end))
-                .ok_or_else(|| self.malformed(format!("expected keys of {suffix_bytes} bytes or more"))),
-        )
+        let handle = self.next_value()?.map(Value::handle);
+        Some(handle.and_then(|handle| handle.ok_or_else(|| self.malformed("expected a block handle"))))
     }
 }
 
@@ -81,18 +60,11 @@ impl OpenBlock {
 #[derive(Debug)]
 pub(crate) struct IndexWalk {
     place: IndexLocation,
-    state: WalkState,
-    top: Option<OpenBlock>,
-    last_top: Option<BlockHandle>,
-    below: Option<OpenBlock>,
+    is_opened: bool,
+    /// The index block of each level that is being read. Empty at the end.
+    levels: Vec<OpenBlock>,
+    last_index: Option<BlockHandle>,
     last_data: Option<BlockHandle>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WalkState {
-    Unopened,
-    Open,
-    Ended,
 }
 
 /// A block found by an [`IndexWalk`].
@@ -105,91 +77,51 @@ pub(crate) enum Met {
 
 impl IndexWalk {
     pub(crate) const fn new(place: IndexLocation) -> Self {
-        Self { place, state: WalkState::Unopened, top: None, last_top: None, below: None, last_data: None }
+        Self { place, is_opened: false, levels: Vec::new(), last_index: None, last_data: None }
     }
 
     /// Returns the next block, or the error of an index block that cannot be read. The walk then continues behind it if
     /// possible.
     pub(crate) fn next<R: RandomAccess>(&mut self, file: &TableFile<R>) -> Option<Result<Met, (BlockHandle, Error)>> {
-        match self.state {
-            WalkState::Ended => None,
-            WalkState::Unopened => {
-                self.state = WalkState::Open;
-                let handle = self.place.handle;
-                self.top = match self.open(file, handle) {
-                    Ok(block) => Some(block),
-                    Err(error) => return Some(self.end_with(handle, error)),
-                };
-                Some(Ok(Met::Index(handle)))
-            }
-            WalkState::Open if self.place.two_levels => self.next_of_two_levels(file),
-            WalkState::Open => {
-                let handle = self.top.as_mut()?.next_handle()?;
-                Some(self.data(handle))
-            }
+        if !self.is_opened {
+            self.is_opened = true;
+            return Some(self.open(file, self.place.handle));
         }
-    }
-
-    fn next_of_two_levels<R: RandomAccess>(
-        &mut self,
-        file: &TableFile<R>,
-    ) -> Option<Result<Met, (BlockHandle, Error)>> {
-        if let Some(handle) = self.below.as_mut().and_then(OpenBlock::next_handle) {
-            return Some(self.data(handle));
-        }
-        self.below = None;
-        let top = self.top.as_mut()?;
-        let handle = match top.next_handle()? {
-            Ok(handle) => handle,
-            Err(error) => return Some(self.end_with(self.place.handle, error)),
+        let handle = loop {
+            match self.levels.last_mut()?.next_handle() {
+                Some(handle) => break handle,
+                None => drop(self.levels.pop()),
+            }
         };
-        // The end, not a skip: behind an index block out of order, the order of the rest means nothing.
-        if let Err(problem) = in_file_order(self.last_top, handle) {
-            let error = top.malformed(problem);
-            return Some(self.end_with(handle, error));
-        }
-        self.last_top = Some(handle);
-        match self.open(file, handle) {
-            Ok(block) => {
-                self.below = Some(block);
-                Some(Ok(Met::Index(handle)))
+        let is_data = self.levels.len() > usize::from(self.place.two_levels);
+        let next = handle.map_err(|error| (self.place.handle, error)).and_then(|handle| {
+            let last = if is_data { &mut self.last_data } else { &mut self.last_index };
+            let malformed = |problem| (handle, Error::malformed(Part::Index, self.place.handle.offset, problem));
+            in_file_order(*last, handle).map_err(malformed)?;
+            *last = Some(handle);
+            Ok(handle)
+        });
+        match next {
+            Ok(handle) if is_data => Some(Ok(Met::Data(handle))),
+            Ok(handle) => Some(self.open(file, handle)),
+            Err(error) => {
+                // In an index of two levels, the next block may be sound. An error of the first level ends the walk:
+                // behind an index block out of order, the order of the rest means nothing.
+                self.levels.pop();
+                Some(Err(error))
             }
-            Err(error) => Some(Err((handle, error))),
         }
     }
 
-    fn open<R: RandomAccess>(&self, file: &TableFile<R>, handle: BlockHandle) -> Result<OpenBlock, Error> {
-        let contents = file.decompressed(handle, Part::Index)?;
-        // Parsed here once for its errors; `next_value` parses the frame again, which takes constant time.
-        let block = OpenBlock::new(contents, self.place.values, Part::Index, handle.offset);
-        RowBlock::parse(&block.contents).map_err(|problem| block.malformed(problem))?;
-        Ok(block)
-    }
-
-    fn data(&mut self, handle: Result<BlockHandle, Error>) -> Result<Met, (BlockHandle, Error)> {
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(error) => return self.leave_block(self.place.handle, error),
-        };
-        if let Err(problem) = in_file_order(self.last_data, handle) {
-            let error = Error::Malformed { part: Part::Index, offset: self.place.handle.offset, problem };
-            return self.leave_block(handle, error);
-        }
-        self.last_data = Some(handle);
-        Ok(Met::Data(handle))
-    }
-
-    /// Ends the current index block. In an index of two levels, the next block may be sound.
-    fn leave_block(&mut self, handle: BlockHandle, error: Error) -> Result<Met, (BlockHandle, Error)> {
-        if self.below.take().is_some() {
-            return Err((handle, error));
-        }
-        self.end_with(handle, error)
-    }
-
-    fn end_with(&mut self, handle: BlockHandle, error: Error) -> Result<Met, (BlockHandle, Error)> {
-        self.state = WalkState::Ended;
-        Err((handle, error))
+    fn open<R: RandomAccess>(&mut self, file: &TableFile<R>, handle: BlockHandle) -> Result<Met, (BlockHandle, Error)> {
+        let opened = file.decompressed(handle, Part::Index).and_then(|contents| {
+            // Parsed here once for its errors; `next_value` parses the frame again, which takes constant time.
+            let block = OpenBlock::new(contents, self.place.values, Part::Index, handle.offset);
+            RowBlock::parse(&block.contents).map_err(|problem| block.malformed(problem))?;
+            Ok(block)
+        });
+        self.levels.push(opened.map_err(|error| (handle, error))?);
+        Ok(Met::Index(handle))
     }
 }
 
@@ -209,16 +141,21 @@ impl BlockKeys {
     }
 
     pub(crate) fn next(&mut self) -> Option<Result<&[u8], Error>> {
-        self.block.next_user_key(self.suffix_bytes, self.max_type)
+        let value = self.block.next_value()?.map(drop);
+        Some(value.and_then(|()| self.user_key()))
+    }
+
+    fn user_key(&self) -> Result<&[u8], Error> {
+        let key = self.block.steps.key();
+        check_type(key, self.max_type, Part::Data)?;
+        without_suffix(key, self.suffix_bytes).map_err(|problem| self.block.malformed(problem))
     }
 }
 
 /// Refuses keys that do not end in a sequence number and one of the types up to `max_type`.
 pub(crate) fn check_type(key: &[u8], max_type: u8, part: Part) -> Result<(), Error> {
     match key.last_chunk::<INTERNAL_SUFFIX_BYTES>() {
-        Some(&[kind, ..]) if kind > max_type => {
-            Err(Error::Unsupported { part, what: "a key without sequence number and type".into() })
-        }
+        Some(&[kind, ..]) if kind > max_type => Err(Error::unsupported(part, "a key without sequence number and type")),
         _ => Ok(()),
     }
 }
@@ -232,8 +169,7 @@ pub(crate) fn contents_of<R: RandomAccess>(
     place: &DataLocation,
 ) -> Result<Vec<u8>, Error> {
     if place.has_dictionary && compression::uses_dictionary(block.compression()) {
-        let what = "compression with a dictionary".into();
-        return Err(Error::Unsupported { part: Part::CompressionDictionary, what });
+        return Err(Error::unsupported(Part::CompressionDictionary, "compression with a dictionary"));
     }
     block.decompressed(file.numbering)
 }
@@ -243,10 +179,9 @@ pub(crate) fn contents_of<R: RandomAccess>(
 pub struct UserKeys<'a, R> {
     table: &'a ForeignTable<R>,
     /// `None` after the end or an error.
-    walk: Option<(IndexWalk, &'a DataLocation)>,
+    walk: Option<Result<(IndexWalk, &'a DataLocation), Error>>,
     block: Option<BlockKeys>,
     last: Option<Vec<u8>>,
-    failed: Option<Error>,
 }
 
 impl<R: RandomAccess> ForeignTable<R> {
@@ -256,12 +191,8 @@ impl<R: RandomAccess> ForeignTable<R> {
     /// Reads data blocks one by one. They may be compressed by Snappy, zlib, LZ4 or Zstandard if the feature of that
     /// name is on. Blocks that were compressed with a dictionary cannot be read, except by Snappy, which uses none.
     pub fn user_keys(&self) -> UserKeys<'_, R> {
-        let place = self.layout.data.as_ref().map_err(Clone::clone);
-        let (walk, failed) = match place {
-            Ok(place) => (Some((IndexWalk::new(place.index), place)), None),
-            Err(error) => (None, Some(error)),
-        };
-        UserKeys { table: self, walk, block: None, last: None, failed }
+        let walk = self.layout.data.as_ref().map(|place| (IndexWalk::new(place.index), place)).map_err(Clone::clone);
+        UserKeys { table: self, walk: Some(walk), block: None, last: None }
     }
 }
 
@@ -282,16 +213,16 @@ impl<R: RandomAccess> UserKeys<'_, R> {
                 }
                 self.block = None;
             }
-            let Some((walk, place)) = &mut self.walk else { return Ok(None) };
-            match walk.next(&self.table.file) {
+            let Some(walk) = &mut self.walk else { return Ok(None) };
+            let (walk, place) = walk.as_mut().map_err(|error| error.clone())?;
+            let file = &self.table.file;
+            match walk.next(file) {
                 None => return Ok(None),
                 // The end, unlike in `verify`: a list with gaps would look complete.
                 Some(Err((_, error))) => return Err(error),
                 Some(Ok(Met::Index(_))) => {}
                 Some(Ok(Met::Data(handle))) => {
-                    let file = &self.table.file;
-                    let block = file.stored(handle, Part::Data)?.checked(file.checksums)?;
-                    let contents = contents_of(block, file, place)?;
+                    let contents = contents_of(file.checked(handle, Part::Data)?, file, place)?;
                     self.block = Some(BlockKeys::new(contents, place, handle.offset));
                 }
             }
@@ -303,8 +234,7 @@ impl<R: RandomAccess> UserKeys<'_, R> {
         if rules.may_follow(last, key) {
             return Ok(());
         }
-        let problem = format!("expected keys in order, got \"{}\"", key.escape_ascii());
-        Err(Error::Malformed { part: Part::Data, offset: 0, problem })
+        Err(Error::malformed(Part::Data, 0, format!("expected keys in order, got \"{}\"", key.escape_ascii())))
     }
 }
 
@@ -312,9 +242,6 @@ impl<R: RandomAccess> Iterator for UserKeys<'_, R> {
     type Item = Result<Vec<u8>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(error) = self.failed.take() {
-            return Some(Err(error));
-        }
         let key = self.step().transpose();
         if !matches!(key, Some(Ok(_))) {
             (self.walk, self.block) = (None, None);

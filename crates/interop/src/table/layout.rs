@@ -6,7 +6,7 @@ use crate::error::{Error, Part};
 use crate::filter::Filter;
 use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
-use crate::format::properties::{KeyBudget, Properties};
+use crate::format::properties::Properties;
 use crate::format::row_block::{RowBlock, Values};
 use crate::table::file::TableFile;
 use crate::table::partitions::Separators;
@@ -28,6 +28,15 @@ pub(crate) enum FilterLocation {
     Partitioned(BlockHandle, Separators),
     /// LevelDB's block with a filter per 2 KiB of the file.
     PerDataBlock(BlockHandle, IndexLocation, TailBytes),
+}
+
+impl FilterLocation {
+    /// Returns the handle of the block that the metaindex names.
+    pub(crate) const fn handle(self) -> BlockHandle {
+        match self {
+            Self::Full(handle, _) | Self::Partitioned(handle, _) | Self::PerDataBlock(handle, ..) => handle,
+        }
+    }
 }
 
 /// How the hash of a LevelDB filter reads a key's last `len % 4` bytes.
@@ -112,20 +121,14 @@ pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Foot
         Engine::LevelDb => file.decompressed(footer.metaindex, Part::Metaindex)?,
         _ => file.plain(footer.metaindex, Part::Metaindex)?,
     };
-    named_blocks(&contents).map_err(|problem| Error::Malformed {
-        part: Part::Metaindex,
-        offset: footer.metaindex.offset,
-        problem,
-    })
+    named_blocks(&contents).map_err(|problem| Error::malformed(Part::Metaindex, footer.metaindex.offset, problem))
 }
 
 fn named_blocks(contents: &[u8]) -> Result<Vec<NamedBlock>, String> {
     let mut entries = RowBlock::parse(contents)?.entries(Values::Sized);
-    let mut budget = KeyBudget::of_block(contents.len());
     let mut blocks = Vec::new();
     while let Some(entry) = entries.next() {
         let (name, value) = entry?;
-        budget.spend(name.len())?;
         let handle = value.handle().ok_or_else(|| format!("expected a handle of \"{}\"", name.escape_ascii()))?;
         blocks.push(NamedBlock { name: name.to_vec(), handle });
     }

@@ -6,7 +6,7 @@ use crate::error::{Error, Part};
 use crate::filter::LevelDbFilterBlock;
 use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
-use crate::format::properties::{KeyBudget, Properties};
+use crate::format::properties::Properties;
 use crate::format::row_block::{RowBlock, Values};
 use crate::hash::HashFunction;
 use crate::table::file::TableFile;
@@ -65,7 +65,7 @@ fn filter_place(
         }
         (Some((policy, _)), _) => {
             let what = format!("a filter of the policy \"{}\"", policy.escape_ascii());
-            Err(Error::Unsupported { part: Part::Metaindex, what })
+            Err(Error::unsupported(Part::Metaindex, what))
         }
     }
 }
@@ -83,19 +83,17 @@ const SHORTENED_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
 /// would be in the last eight bytes, exposes most of them. A sound index that is not in bytewise order belongs to
 /// another comparator.
 fn check_separators(contents: &[u8], index: IndexLocation) -> Result<(), Error> {
-    let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
+    let malformed = |problem| Error::malformed(Part::Index, index.handle.offset, problem);
     let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
-    let (mut last, mut budget) = (Vec::new(), KeyBudget::of_block(contents.len()));
+    let mut last = Vec::new();
     while let Some(entry) = entries.next() {
         let (key, _) = entry.map_err(malformed)?;
         check_type(key, MAX_TYPE, Part::Index)?;
         // `SeparatedBlocks::parse` refuses shorter keys.
         let Some((user_key, suffix)) = key.split_last_chunk::<INTERNAL_SUFFIX_BYTES>() else { continue };
         check_sequence_number(*suffix)?;
-        budget.spend(user_key.len()).map_err(malformed)?;
         if user_key < last.as_slice() {
-            let what = "a comparator whose order is not bytewise".into();
-            return Err(Error::Unsupported { part: Part::Index, what });
+            return Err(Error::unsupported(Part::Index, "a comparator whose order is not bytewise"));
         }
         last = user_key.to_vec();
     }
@@ -109,8 +107,7 @@ fn check_sequence_number(suffix: [u8; INTERNAL_SUFFIX_BYTES]) -> Result<(), Erro
     if number < IMPLAUSIBLE_SEQUENCE_NUMBER || number == SHORTENED_SEQUENCE_NUMBER {
         return Ok(());
     }
-    let what = format!("a key with the sequence number {number}, or without one,");
-    Err(Error::Unsupported { part: Part::Index, what })
+    Err(Error::unsupported(Part::Index, format!("a key with the sequence number {number}, or without one,")))
 }
 
 /// The filter block, and the index that maps keys to data blocks.
@@ -138,11 +135,8 @@ impl DataBlockFilters {
         check_separators(&contents, index)?;
         let separators =
             Separators { order: Order::BYTEWISE, suffix_bytes: INTERNAL_SUFFIX_BYTES, values: index.values };
-        let data_blocks = SeparatedBlocks::parse(&contents, separators).map_err(|problem| Error::Malformed {
-            part: Part::Index,
-            offset: index.handle.offset,
-            problem,
-        })?;
+        let data_blocks = SeparatedBlocks::parse(&contents, separators)
+            .map_err(|problem| Error::malformed(Part::Index, index.handle.offset, problem))?;
         let block = file.plain(handle, Part::Filter)?;
         let block = LevelDbFilterBlock::open(block).map_err(|error| error.at(Part::Filter, handle.offset))?;
         Ok(Self { block, data_blocks, filter_offset: handle.offset, tail })

@@ -29,6 +29,7 @@ use crate::filter::Filter;
 use crate::format::checksum::ChecksumType;
 use crate::format::footer::{Engine, Footer, MAX_FOOTER_BYTES};
 use crate::format::properties::Properties;
+use crate::hash::HashFunction;
 use file::{TableFile, io_error, zeros};
 use layout::{FilterLocation, Layout};
 use leveldb::DataBlockFilters;
@@ -64,38 +65,32 @@ pub struct ForeignTable<R> {
     file: TableFile<R>,
     footer: Footer,
     layout: Layout,
-    filter: FilterState,
+    filter: LoadOnce<Loaded>,
     trusts_unchecked: bool,
     /// Whether the caller has stated the database's comparator, known to this crate or not.
     is_comparator_stated: bool,
 }
 
-/// The parts of a filter that have been read.
-#[derive(Debug)]
-enum FilterState {
-    /// No filter, or an unusable one.
-    None,
-    Full(LoadOnce<Filter<Vec<u8>>>),
-    Partitioned(LoadOnce<Partitions>),
-    PerDataBlock(LoadOnce<DataBlockFilters>),
-}
-
-impl FilterState {
-    fn of(place: &Result<FilterLocation, Error>) -> Self {
-        match place {
-            Ok(FilterLocation::Full(..)) => Self::Full(LoadOnce::default()),
-            Ok(FilterLocation::Partitioned(..)) => Self::Partitioned(LoadOnce::default()),
-            Ok(FilterLocation::PerDataBlock(..)) => Self::PerDataBlock(LoadOnce::default()),
-            Err(_) => Self::None,
-        }
-    }
-}
-
 /// A filter that has been read as far as a probe needs it.
-enum Loaded<'a> {
-    Full(&'a Filter<Vec<u8>>),
-    Partitioned(&'a Partitions),
-    PerDataBlock(&'a DataBlockFilters),
+#[derive(Debug)]
+enum Loaded {
+    Full(Filter<Vec<u8>>),
+    Partitioned(Partitions),
+    PerDataBlock(DataBlockFilters),
+}
+
+impl Loaded {
+    fn read<R: RandomAccess>(file: &TableFile<R>, place: FilterLocation) -> Result<Self, Error> {
+        Ok(match place {
+            FilterLocation::Full(handle, full) => Self::Full(full.read(file, handle)?),
+            FilterLocation::Partitioned(handle, separators) => {
+                Self::Partitioned(Partitions::read(file, handle, separators)?)
+            }
+            FilterLocation::PerDataBlock(handle, index, tail) => {
+                Self::PerDataBlock(DataBlockFilters::read(file, handle, index, tail)?)
+            }
+        })
+    }
 }
 
 impl<R: RandomAccess> ForeignTable<R> {
@@ -112,10 +107,11 @@ impl<R: RandomAccess> ForeignTable<R> {
         let mut tail = zeros(tail_bytes, Part::Footer)?;
         reader.read_exact_at(&mut tail, bytes - tail_bytes).map_err(|error| io_error(Part::Footer, &error))?;
         let footer = Footer::parse(&tail, bytes)?;
+        let of_rocksdb = Numbering::RocksDb { format_version: footer.format_version };
         let numbering = match footer.engine {
             Engine::LevelDb => Numbering::LevelDb,
             Engine::Pebble => Numbering::Pebble,
-            _ => Numbering::RocksDb { format_version: footer.format_version },
+            Engine::RocksDb => of_rocksdb,
         };
         let mut file = TableFile { reader, checksums: footer.checksums, numbering, blocks_end: footer.offset };
         let metaindex = match footer.engine {
@@ -129,11 +125,11 @@ impl<R: RandomAccess> ForeignTable<R> {
             Engine::Pebble => pebble::layout(&file, &footer, metaindex),
             _ => {
                 // RocksDB before version 2.6 has LevelDB's footer, but its own codec numbers.
-                file.numbering = Numbering::RocksDb { format_version: footer.format_version };
+                file.numbering = of_rocksdb;
                 rocksdb::layout(&file, &footer, metaindex)
             }
         };
-        let filter = FilterState::of(&layout.filter);
+        let filter = LoadOnce::default();
         Ok(Self { file, footer, layout, filter, trusts_unchecked: false, is_comparator_stated: false })
     }
 
@@ -211,7 +207,7 @@ impl<R: RandomAccess> ForeignTable<R> {
     }
 
     fn set_filter(&mut self, place: Result<FilterLocation, Error>) {
-        self.filter = FilterState::of(&place);
+        self.filter = LoadOnce::default();
         self.layout.filter = place;
     }
 
@@ -221,8 +217,8 @@ impl<R: RandomAccess> ForeignTable<R> {
             let key = key?;
             // An error even if it is a passing one: this key has not been checked.
             if !self.try_probe(&key)? || (has_prefixes && !self.try_probe_prefix(&key)?) {
-                let what = "a comparator or filter policy that is not the engine's own, or splits keys,".into();
-                return Err(Error::Unsupported { part: Part::Properties, what });
+                let what = "a comparator or filter policy that is not the engine's own, or splits keys,";
+                return Err(Error::unsupported(Part::Properties, what));
             }
         }
         Ok(())
@@ -288,10 +284,7 @@ impl<R: RandomAccess> ForeignTable<R> {
                 let filter = partitions.filter(&self.file, partitions.partition_of(key))?;
                 Ok(may_contain(filter, rules, added))
             }
-            Loaded::PerDataBlock(filters) => {
-                let hash = crate::HashFunction::LevelDbBloomHash.hash(added);
-                filters.may_contain(key, hash)
-            }
+            Loaded::PerDataBlock(filters) => filters.may_contain(key, HashFunction::LevelDbBloomHash.hash(added)),
         }
     }
 
@@ -334,12 +327,10 @@ impl<R: RandomAccess> ForeignTable<R> {
     /// The error of the filter, or of its first unusable part.
     pub fn load_filter(&self) -> Result<(), Error> {
         self.rules()?;
-        if let Loaded::Partitioned(partitions) = self.loaded()? {
-            for partition in 0..partitions.handles().len() {
-                partitions.filter(&self.file, partition)?;
-            }
+        match self.loaded()? {
+            Loaded::Partitioned(partitions) => partitions.filters(&self.file).try_for_each(|filter| filter.map(drop)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn rules(&self) -> Result<&KeyRules, Error> {
@@ -348,29 +339,18 @@ impl<R: RandomAccess> ForeignTable<R> {
             return Err(Error::NoFilter);
         }
         if self.checksum_type() == ChecksumType::None && !self.trusts_unchecked {
-            return Err(Error::Unsupported { part: Part::Filter, what: "a filter without a checksum".into() });
+            return Err(Error::unsupported(Part::Filter, "a filter without a checksum"));
         }
         self.layout.rules.as_ref().map_err(Clone::clone)
     }
 
-    fn loaded(&self) -> Result<Loaded<'_>, Error> {
-        let place = self.layout.filter.as_ref().map_err(Clone::clone)?;
+    fn loaded(&self) -> Result<&Loaded, Error> {
+        let place = self.layout.filter.clone()?;
         // An index in an unknown order looks damaged. The stated comparator is the true reason, and needs no read.
         if self.engine() == Engine::LevelDb && self.is_comparator_stated {
             self.layout.rules.as_ref().map_err(Clone::clone)?;
         }
-        match (&self.filter, *place) {
-            (FilterState::Full(filter), FilterLocation::Full(handle, full)) => {
-                filter.get_or_load(|| full.read(&self.file, handle)).map(Loaded::Full)
-            }
-            (FilterState::Partitioned(partitions), FilterLocation::Partitioned(handle, separators)) => {
-                partitions.get_or_load(|| Partitions::read(&self.file, handle, separators)).map(Loaded::Partitioned)
-            }
-            (FilterState::PerDataBlock(filters), FilterLocation::PerDataBlock(handle, index, tail)) => filters
-                .get_or_load(|| DataBlockFilters::read(&self.file, handle, index, tail))
-                .map(Loaded::PerDataBlock),
-            _ => Err(Error::NoFilter),
-        }
+        self.filter.get_or_load(|| Loaded::read(&self.file, place))
     }
 }
 

@@ -7,7 +7,6 @@ use sstfilter::RandomAccess;
 use crate::error::{Error, Part};
 use crate::filter::Filter;
 use crate::format::handle::BlockHandle;
-use crate::format::properties::KeyBudget;
 use crate::format::row_block::{RowBlock, Values};
 use crate::table::file::TableFile;
 use crate::table::once::LoadOnce;
@@ -15,6 +14,12 @@ use crate::table::rules::{Direction, Order};
 
 /// The end of an internal key in LevelDB and RocksDB: sequence number and type.
 pub(crate) const INTERNAL_SUFFIX_BYTES: usize = 8;
+
+/// Returns a key without its last `suffix_bytes`.
+pub(crate) fn without_suffix(key: &[u8], suffix_bytes: usize) -> Result<&[u8], String> {
+    let user_key = key.len().checked_sub(suffix_bytes).and_then(|end| key.get(..end));
+    user_key.ok_or_else(|| format!("expected keys of {suffix_bytes} bytes or more"))
+}
 
 /// The encoding of an index's separators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +44,10 @@ impl SeparatedBlocks {
     /// index cannot make a block be read twice.
     pub(crate) fn parse(contents: &[u8], separators: Separators) -> Result<Self, String> {
         let mut blocks = Self { order: separators.order, user_keys: Vec::new(), handles: Vec::new() };
-        let mut budget = KeyBudget::of_block(contents.len());
         let mut entries = RowBlock::parse(contents)?.entries(separators.values);
         while let Some(entry) = entries.next() {
             let (key, value) = entry?;
-            let user_key = key.len().checked_sub(separators.suffix_bytes).and_then(|end| key.get(..end));
-            let user_key =
-                user_key.ok_or_else(|| format!("expected keys of {} bytes or more", separators.suffix_bytes))?;
-            // Separators are stored in full here, unlike in the block, where they share bytes.
-            budget.spend(user_key.len())?;
+            let user_key = without_suffix(key, separators.suffix_bytes)?;
             blocks.push(user_key, value.handle().ok_or("expected a block handle")?)?;
         }
         Ok(blocks)
@@ -118,7 +118,7 @@ impl Partitions {
         separators: Separators,
     ) -> Result<Self, Error> {
         let contents = file.plain(handle, Part::PartitionIndex)?;
-        let malformed = |problem| Error::Malformed { part: Part::PartitionIndex, offset: handle.offset, problem };
+        let malformed = |problem| Error::malformed(Part::PartitionIndex, handle.offset, problem);
         let blocks = SeparatedBlocks::parse(&contents, separators).map_err(malformed)?;
         if blocks.handles.is_empty() {
             // Every key must fall into some partition.
@@ -151,6 +151,14 @@ impl Partitions {
     pub(crate) fn partitions_of_prefix(&self, start: &[u8]) -> Range<usize> {
         let range = self.blocks.blocks_of_prefix(start);
         if range.is_empty() { self.last()..self.filters.len() } else { range }
+    }
+
+    /// Returns all partitions in file order, and reads each the first time.
+    pub(crate) fn filters<R: RandomAccess>(
+        &self,
+        file: &TableFile<R>,
+    ) -> impl Iterator<Item = Result<&Filter<Vec<u8>>, Error>> {
+        (0..self.filters.len()).map(|partition| self.filter(file, partition))
     }
 
     /// Returns one partition, and reads it the first time.
@@ -191,20 +199,16 @@ mod tests {
     #[test]
     fn a_key_is_in_the_first_block_whose_separator_is_not_below_it() {
         let blocks = blocks(Direction::Bytewise, &["b", "d", "d", "f"]);
-        assert_eq!(
-            ["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes())),
-            [Some(0), Some(0), Some(1), Some(1), Some(3), None]
-        );
+        let found = ["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes()));
+        assert_eq!(found, [Some(0), Some(0), Some(1), Some(1), Some(3), None]);
         assert_eq!((blocks.block_from(1, b"d"), blocks.block_from(1, b"z")), (1, 4));
     }
 
     #[test]
     fn in_reverse_order_separators_descend() {
         let blocks = blocks(Direction::ReverseBytewise, &["f", "d", "b"]);
-        assert_eq!(
-            ["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes())),
-            [Some(0), Some(0), Some(1), Some(2), Some(2), None]
-        );
+        let found = ["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes()));
+        assert_eq!(found, [Some(0), Some(0), Some(1), Some(2), Some(2), None]);
     }
 
     #[test]

@@ -37,41 +37,33 @@ const VALUE_INDEX_BLOCK: &[u8] = b"pebble.value_index";
 /// The index type of an index in two levels.
 const TWO_LEVELS: u32 = 2;
 
-/// Names and values of a row block or a columnar block.
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// Reads the metaindex, which is never compressed.
 pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Footer) -> Result<Vec<NamedBlock>, Error> {
     let handle = footer.metaindex;
     let contents = file.plain(handle, Part::Metaindex)?;
+    // Names must ascend in a block of rows as well, so that no block has two handles.
     let blocks = if footer.format_version >= COLUMNAR_METAINDEX_VERSION {
-        column_pairs(&contents)
+        parse_columns(&contents)
     } else {
-        row_pairs(&contents)
+        Properties::parse(&contents)
     };
-    blocks.and_then(|pairs| pairs.into_iter().map(named_block).collect()).map_err(|problem| Error::Malformed {
-        part: Part::Metaindex,
-        offset: handle.offset,
-        problem,
-    })
+    blocks
+        .and_then(|blocks| blocks.pairs().map(named_block).collect())
+        .map_err(|problem| Error::malformed(Part::Metaindex, handle.offset, problem))
 }
 
-fn column_pairs(contents: &[u8]) -> Result<Pairs, String> {
+/// Parses a columnar block of names and values.
+fn parse_columns(contents: &[u8]) -> Result<Properties, String> {
     let pairs = columnar::names_and_values(contents)?;
-    Ok(pairs.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+    Ok(Properties::from_pairs(pairs.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()))
 }
 
-/// Reads the names and values of a row block. Names must ascend, as in a columnar block, so that no block has two
-/// handles.
-fn row_pairs(contents: &[u8]) -> Result<Pairs, String> {
-    let properties = Properties::parse(contents)?;
-    Ok(properties.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
-}
-
-fn named_block((name, value): (Vec<u8>, Vec<u8>)) -> Result<NamedBlock, String> {
-    let mut cursor = Cursor::new(&value);
+fn named_block((name, value): (&[u8], &[u8])) -> Result<NamedBlock, String> {
+    let mut cursor = Cursor::new(value);
     match BlockHandle::decode(&mut cursor) {
-        Some(handle) if cursor.rest().is_empty() || name == VALUE_INDEX_BLOCK => Ok(NamedBlock { name, handle }),
+        Some(handle) if cursor.rest().is_empty() || name == VALUE_INDEX_BLOCK => {
+            Ok(NamedBlock { name: name.to_vec(), handle })
+        }
         _ => Err(format!("expected a handle of \"{}\"", name.escape_ascii())),
     }
 }
@@ -96,20 +88,20 @@ fn read_properties<R: RandomAccess>(
 ) -> Result<Properties, Error> {
     let part = Part::Properties;
     let Some(handle) = Layout::named(metaindex, PROPERTIES_BLOCK) else {
-        let problem = "expected a block of properties, got none".into();
-        return Err(Error::Malformed { part: Part::Metaindex, offset: footer.metaindex.offset, problem });
+        let problem = "expected a block of properties, got none";
+        return Err(Error::malformed(Part::Metaindex, footer.metaindex.offset, problem));
     };
     let read = if footer.format_version >= COLUMNAR_PROPERTIES_VERSION {
-        column_pairs(&file.decompressed(handle, part)?).map(Properties::from_pairs)
+        parse_columns(&file.decompressed(handle, part)?)
     } else {
         Properties::parse(&file.plain(handle, part)?)
     };
-    read.map_err(|problem| Error::Malformed { part, offset: handle.offset, problem })
+    read.map_err(|problem| Error::malformed(part, handle.offset, problem))
 }
 
 /// Finds the filter. A table has at most one filter block, of one family.
 fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
-    let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
+    let unsupported = |what: String| Err(Error::unsupported(Part::Metaindex, what));
     let mut filters =
         metaindex.iter().filter(|block| block.name.starts_with(FULL) || block.name.starts_with(PARTITIONED));
     let Some(NamedBlock { name, handle }) = filters.next() else { return Err(Error::NoFilter) };
@@ -126,20 +118,16 @@ fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterLocation, Error> {
 
 /// Locates the data blocks. Row blocks have LevelDB's format; an index has block properties behind the handles.
 fn data_place(properties: &Properties, footer: &Footer) -> Result<DataLocation, Error> {
-    let unsupported = |part, what| Err(Error::Unsupported { part, what });
     if footer.format_version >= COLUMNS_VERSION {
-        return unsupported(
-            Part::Data,
-            format!("the format of blocks of columns, which versions from {COLUMNS_VERSION} on have,"),
-        );
+        let what = format!("the format of blocks of columns, which versions from {COLUMNS_VERSION} on have,");
+        return Err(Error::unsupported(Part::Data, what));
     }
     let two_levels = match properties.index_type() {
         Some(0) => false,
         Some(TWO_LEVELS) => true,
-        other => return unsupported(Part::Index, format!("index type {other:?}")),
+        other => return Err(Error::unsupported(Part::Index, format!("index type {other:?}"))),
     };
-    let handle =
-        footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
+    let handle = footer.index.ok_or_else(|| Error::unsupported(Part::Index, "a footer without its handle"))?;
     let index = IndexLocation { handle, two_levels, values: Values::Sized };
     // LevelDB's limit on types does not apply to Pebble.
     Ok(DataLocation { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
@@ -208,7 +196,7 @@ fn open_index<R: RandomAccess>(
     mut last: Option<BlockHandle>,
     blocks: &mut Vec<IndexedBlock>,
 ) -> Vec<BlockHandle> {
-    let malformed = |problem| Error::Malformed { part: Part::Index, offset: handle.offset, problem };
+    let malformed = |problem| Error::malformed(Part::Index, handle.offset, problem);
     // A block takes at least its trailer.
     let max_blocks = usize::try_from(file.blocks_end / TRAILER_BYTES).unwrap_or(usize::MAX);
     let read = file.decompressed(handle, Part::Index).and_then(|contents| {

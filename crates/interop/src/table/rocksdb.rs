@@ -54,13 +54,11 @@ pub(crate) fn read_properties<R: RandomAccess>(
 ) -> Result<Properties, Error> {
     let part = Part::Properties;
     let Some(handle) = Layout::named(metaindex, PROPERTIES_BLOCK) else {
-        let problem = "expected a block of properties, got none".into();
-        return Err(Error::Malformed { part: Part::Metaindex, offset: 0, problem });
+        return Err(Error::malformed(Part::Metaindex, 0, "expected a block of properties, got none"));
     };
-    let parse = |contents: &[u8]| {
-        Properties::parse(contents).map_err(|problem| Error::Malformed { part, offset: handle.offset, problem })
-    };
-    match file.stored(handle, part)?.checked(file.checksums) {
+    let parse =
+        |contents: &[u8]| Properties::parse(contents).map_err(|problem| Error::malformed(part, handle.offset, problem));
+    match file.checked(handle, part) {
         Ok(sound) => parse(&sound.plain()?),
         Err(damage) => before_ingestion(file, handle).and_then(|contents| parse(&contents).ok()).ok_or(damage),
     }
@@ -102,7 +100,7 @@ fn filter_place(
     metaindex: &[NamedBlock],
     is_known: fn(&[u8]) -> bool,
 ) -> Result<FilterLocation, Error> {
-    let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
+    let unsupported = |what: String| Err(Error::unsupported(Part::Metaindex, what));
     let mut places = Vec::new();
     for NamedBlock { name, handle } in metaindex {
         let Some((kind, policy)) = filter_name(name) else { continue };
@@ -112,11 +110,9 @@ fn filter_place(
         if !is_known(policy) {
             return unsupported(format!("a filter of the policy \"{}\"", policy.escape_ascii()));
         }
-        places.push(if kind == FULL {
-            FilterLocation::Full(*handle, FullFilter::RocksDb)
-        } else {
-            partitioned(properties, *handle)?
-        });
+        let is_full = kind == FULL;
+        let full = FilterLocation::Full(*handle, FullFilter::RocksDb);
+        places.push(if is_full { full } else { partitioned(properties, *handle)? });
     }
     match places.as_slice() {
         [] => Err(Error::NoFilter),
@@ -134,10 +130,7 @@ fn filter_name(name: &[u8]) -> Option<(&'static [u8], &[u8])> {
 fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterLocation, Error> {
     // An unknown index type may also change the index of partitions.
     index_type(properties)?;
-    let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
-        part: Part::Properties,
-        what: format!("comparator \"{}\"", properties.comparator().unwrap_or_default().escape_debug()),
-    })?;
+    let order = Order::of_table(properties)?;
     let suffix_bytes = timestamp_bytes(properties, order)? + separator_suffix_bytes(properties)?;
     // The index of partitions never contains first keys, even if the data blocks' index does.
     let values = index_values(properties, false)?;
@@ -172,19 +165,18 @@ fn index_type(properties: &Properties) -> Result<IndexType, Error> {
         Some(0 | 1) => Ok(IndexType::Plain),
         Some(2) => Ok(IndexType::TwoLevels),
         Some(3) => Ok(IndexType::WithFirstKeys),
-        Some(other) => Err(Error::Unsupported { part: Part::Index, what: format!("index type {other}") }),
+        Some(other) => Err(Error::unsupported(Part::Index, format!("index type {other}"))),
         // Before format version 2 there was one type, and no property.
         None if properties.raw(name::INDEX_TYPE).is_none() => Ok(IndexType::Plain),
-        None => Err(Error::Unsupported { part: Part::Index, what: "an index type that is not a number".into() }),
+        None => Err(Error::unsupported(Part::Index, "an index type that is not a number")),
     }
 }
 
 fn index_place(properties: &Properties, footer: &Footer, metaindex: &[NamedBlock]) -> Result<IndexLocation, Error> {
     let kind = index_type(properties)?;
-    let handle = footer.index.or_else(|| Layout::named(metaindex, INDEX_BLOCK)).ok_or_else(|| Error::Malformed {
-        part: Part::Metaindex,
-        offset: footer.metaindex.offset,
-        problem: "expected the handle of the index, got none".into(),
+    let handle = footer.index.or_else(|| Layout::named(metaindex, INDEX_BLOCK)).ok_or_else(|| {
+        let problem = "expected the handle of the index, got none";
+        Error::malformed(Part::Metaindex, footer.metaindex.offset, problem)
     })?;
     let values = index_values(properties, kind == IndexType::WithFirstKeys)?;
     Ok(IndexLocation { handle, two_levels: kind == IndexType::TwoLevels, values })
@@ -196,12 +188,8 @@ fn data_place(
     footer: &Footer,
     metaindex: &[NamedBlock],
 ) -> Result<DataLocation, Error> {
-    let comparator = properties.comparator().unwrap_or_default();
     // For an unknown order, the length of timestamps is unknown; keys are listed with them.
-    let timestamp_bytes = match Order::named(comparator) {
-        Some(order) => timestamp_bytes(properties, order)?,
-        None => 0,
-    };
+    let timestamp_bytes = Order::of_table(properties).map_or(Ok(0), |order| timestamp_bytes(properties, order))?;
     if footer.format_version >= 7 {
         built_in_codecs(properties)?;
     }
@@ -216,10 +204,7 @@ fn built_in_codecs(properties: &Properties) -> Result<(), Error> {
     if ["", "nullptr", "BuiltinV2"].contains(&manager) {
         return Ok(());
     }
-    Err(Error::Unsupported {
-        part: Part::Properties,
-        what: format!("compression manager \"{}\"", manager.escape_debug()),
-    })
+    Err(Error::unsupported(Part::Properties, format!("compression manager \"{}\"", manager.escape_debug())))
 }
 
 #[cfg(test)]

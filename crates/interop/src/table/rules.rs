@@ -40,14 +40,13 @@ impl Order {
         Some(Self { direction, timestamp_bytes })
     }
 
-    fn of_table(properties: &Properties) -> Result<Self, Error> {
-        match properties.comparator() {
-            Some(comparator) => Self::named(comparator).ok_or_else(|| {
-                let name = comparator.escape_debug();
-                unsupported(format!("comparator \"{name}\" (expected {BYTEWISE} or rocksdb.ReverseBytewiseComparator)"))
-            }),
-            None => Err(unsupported("a table that does not name its comparator".into())),
-        }
+    pub(crate) fn of_table(properties: &Properties) -> Result<Self, Error> {
+        let comparator =
+            properties.comparator().ok_or_else(|| unsupported("a table that does not name its comparator"))?;
+        Self::named(comparator).ok_or_else(|| {
+            let name = comparator.escape_debug();
+            unsupported(format!("comparator \"{name}\" (expected {BYTEWISE} or rocksdb.ReverseBytewiseComparator)"))
+        })
     }
 
     /// Compares keys without timestamps.
@@ -162,7 +161,7 @@ impl KeyRules {
                 let name = other.escape_debug();
                 Err(unsupported(format!("comparator \"{name}\" of a LevelDB database (expected {BYTEWISE})")))
             }
-            None => Err(unsupported("a table of LevelDB without the comparator of its database".into())),
+            None => Err(unsupported("a table of LevelDB without the comparator of its database")),
         }
     }
 
@@ -179,9 +178,7 @@ impl KeyRules {
 
     /// Determines the rules from the name of the table's comparer.
     fn of_pebble(properties: &Properties, stated: Option<&str>) -> Result<Self, Error> {
-        let Some(comparer) = properties.comparator() else {
-            return Err(unsupported("a table that does not name its comparer".into()));
-        };
+        let comparer = properties.comparator().ok_or_else(|| unsupported("a table that does not name its comparer"))?;
         let unknown = |what: &str| unsupported(format!("comparer \"{}\"{what}", comparer.escape_debug()));
         let expected = " (expected leveldb.BytewiseComparator or cockroach_comparator)";
         let split = Extractor::of_comparer(comparer).ok_or_else(|| unknown(expected))?;
@@ -212,7 +209,7 @@ impl KeyRules {
         }
         match &self.prefixes {
             Some(extractor) => extractor.as_ref().map(|extractor| extractor.prefix(key)).map_err(Clone::clone),
-            None => Err(unsupported("a filter of neither whole keys nor prefixes".into())),
+            None => Err(unsupported("a filter of neither whole keys nor prefixes")),
         }
     }
 
@@ -221,7 +218,7 @@ impl KeyRules {
     pub(crate) fn added_of_all<'a>(&self, start: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
         match &self.prefixes {
             Some(extractor) => extractor.as_ref().map(|extractor| extractor.common_prefix(start)).map_err(Clone::clone),
-            None => Err(unsupported("a prefix, in a filter of whole keys only,".into())),
+            None => Err(unsupported("a prefix, in a filter of whole keys only,")),
         }
     }
 }
@@ -242,7 +239,7 @@ fn holds_whole_keys(properties: &Properties, stated: Option<&str>) -> Result<boo
     if properties.raw(name::WHOLE_KEY_FILTERING).is_some() || is_stated {
         return switch(properties, name::WHOLE_KEY_FILTERING);
     }
-    Err(unsupported("a table that does not record whether its filter holds whole keys".into()))
+    Err(unsupported("a table that does not record whether its filter holds whole keys"))
 }
 
 fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {
@@ -251,8 +248,8 @@ fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {
     Some(known.ok_or_else(|| unsupported(format!("prefix extractor \"{}\"", stored.escape_ascii()))))
 }
 
-fn unsupported(what: String) -> Error {
-    Error::Unsupported { part: Part::Properties, what }
+fn unsupported(what: impl Into<String>) -> Error {
+    Error::unsupported(Part::Properties, what)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use sstfilter::RandomAccess;
 
 use super::keys::{BlockKeys, IndexWalk, Met, contents_of};
-use super::layout::{DataLocation, FilterLocation};
+use super::layout::DataLocation;
 use super::partitions::in_file_order;
 use super::pebble::{self, IndexedBlock};
 use super::rules::KeyRules;
@@ -203,11 +203,8 @@ impl<R: RandomAccess> ForeignTable<R> {
             pebble::blocks_of_columns(&self.file, &self.footer, self.properties())
         {
             let result = result.and_then(|()| {
-                in_file_order(last.replace(handle), handle).map_err(|problem| Error::Malformed {
-                    part: Part::Index,
-                    offset: handle.offset,
-                    problem,
-                })?;
+                in_file_order(last.replace(handle), handle)
+                    .map_err(|problem| Error::malformed(Part::Index, handle.offset, problem))?;
                 self.checked(part, handle)
             });
             report.blocks.push(self.block(part, handle, result));
@@ -230,13 +227,10 @@ impl<R: RandomAccess> ForeignTable<R> {
             Engine::Pebble => footer::pebble::has_checksum(footer.format_version),
             _ => footer.checksums.base_context != 0 && self.checksum_type() != ChecksumType::None,
         };
-        let problem = if footer.padding_is_damaged {
-            Some("expected zeros behind its fields".into())
-        } else {
-            self.contradiction()
-        };
+        let padding = footer.padding_is_damaged.then(|| "expected zeros behind its fields".into());
+        let problem = padding.or_else(|| self.contradiction());
         let state = match problem {
-            Some(problem) => BlockState::Damaged(Error::Malformed { part: Part::Footer, offset, problem }),
+            Some(problem) => BlockState::Damaged(Error::malformed(Part::Footer, offset, problem)),
             None if has_checksum => BlockState::Sound,
             None => BlockState::NoChecksum,
         };
@@ -255,20 +249,15 @@ impl<R: RandomAccess> ForeignTable<R> {
 
     fn contradiction_of_rocksdb(&self) -> Option<String> {
         let version = self.format_version();
-        let needs = |least: u32, what: &str| {
-            // A writer uses a feature only from the version on that introduced it.
+        // A writer uses a feature only from the version on that introduced it.
+        let needs = |least: u32, what| {
             (version < least).then(|| format!("expected format version {least} or more for {what}, got {version}"))
         };
         let is_on = |name: &str| self.properties().number(name) == Some(1);
-        if is_on(name::INDEX_KEY_IS_USER_KEY)
-            && !self.has_index_without_keys()
-            && let Some(problem) = needs(3, "index keys without sequence number")
-        {
-            return Some(problem);
-        }
-        if is_on(name::INDEX_VALUE_IS_DELTA_ENCODED)
-            && let Some(problem) = needs(4, "differences of block handles")
-        {
+        let has_user_keys = is_on(name::INDEX_KEY_IS_USER_KEY) && !self.has_index_without_keys();
+        let of_keys = has_user_keys.then(|| needs(3, "index keys without sequence number"));
+        let of_values = is_on(name::INDEX_VALUE_IS_DELTA_ENCODED).then(|| needs(4, "differences of block handles"));
+        if let Some(problem) = of_keys.flatten().or(of_values.flatten()) {
             return Some(problem);
         }
         match self.first_filter_kind()? {
@@ -313,7 +302,7 @@ impl<R: RandomAccess> ForeignTable<R> {
                 continue;
             }
             let result = in_file_order(last, handle)
-                .map_err(|problem| Error::Malformed { part: Part::Metaindex, offset: handle.offset, problem })
+                .map_err(|problem| Error::malformed(Part::Metaindex, handle.offset, problem))
                 .and_then(|()| {
                     last = Some(handle);
                     self.verify_named(part, handle)
@@ -323,33 +312,22 @@ impl<R: RandomAccess> ForeignTable<R> {
     }
 
     fn verify_named(&self, part: Part, handle: BlockHandle) -> Result<(), Error> {
-        match (part, &self.layout.filter, &self.layout.properties) {
+        if part == Part::Properties {
             // Not compared again: the checksum may be from before the table was ingested, which `open` took into
             // account.
-            (Part::Properties, _, Err(error)) => Err(error.clone()),
-            (Part::Properties, ..) => Ok(()),
-            (
-                Part::Filter | Part::PartitionIndex,
-                Ok(FilterLocation::Full(place, _) | FilterLocation::PerDataBlock(place, ..)),
-                _,
-            ) if *place == handle => {
-                self.checked(part, handle)?;
-                self.loaded().map(drop).or_else(|error| blame(error, part))
-            }
-            (Part::PartitionIndex, Ok(FilterLocation::Partitioned(place, _)), _) if *place == handle => {
-                self.checked(part, handle)?;
-                self.loaded().map(drop)
-            }
-            (Part::Filter | Part::PartitionIndex, Err(error @ Error::Unsupported { .. }), _) => {
-                self.checked(part, handle)?;
-                Err(error.clone())
-            }
-            _ => self.checked(part, handle),
+            return self.layout.properties.as_ref().map(drop).map_err(Clone::clone);
+        }
+        self.checked(part, handle)?;
+        match &self.layout.filter {
+            _ if !matches!(part, Part::Filter | Part::PartitionIndex) => Ok(()),
+            Ok(place) if place.handle() == handle => self.loaded().map(drop).or_else(|error| blame(error, part)),
+            Err(error @ Error::Unsupported { .. }) => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 
     fn checked(&self, part: Part, handle: BlockHandle) -> Result<(), Error> {
-        self.file.stored(handle, part)?.checked(self.file.checksums).map(drop)
+        self.file.checked(handle, part).map(drop)
     }
 
     fn verify_partitions(&self, report: &mut ForeignReport) {
@@ -389,8 +367,7 @@ impl<R: RandomAccess> ForeignTable<R> {
         let Some(block) = report.blocks.iter_mut().find(|block| block.part == Part::Properties) else { return };
         if matches!(block.state, BlockState::Sound | BlockState::NoChecksum) {
             let problem = format!("expected the {found} entries of the data blocks, got {expected}");
-            block.state =
-                BlockState::Damaged(Error::Malformed { part: Part::Properties, offset: block.offset, problem });
+            block.state = BlockState::Damaged(Error::malformed(Part::Properties, block.offset, problem));
         }
     }
 
@@ -412,10 +389,10 @@ impl<R: RandomAccess> ForeignTable<R> {
         keys: &mut KeyCheck<'_, R>,
         report: &mut ForeignReport,
     ) -> Result<(), Error> {
-        let block = self.file.stored(handle, Part::Data).and_then(|block| block.checked(self.file.checksums));
+        let block = self.file.checked(handle, Part::Data);
         let block = block.inspect_err(|error| report.leave_unchecked(error.clone()))?;
         // Without a usable filter, only the checksum can be verified.
-        if !keys.is_consistent {
+        if !keys.has_filter {
             return Ok(());
         }
         let read = contents_of(block, &self.file, keys.place).and_then(|contents| {
@@ -425,19 +402,14 @@ impl<R: RandomAccess> ForeignTable<R> {
             }
             Ok(())
         });
-        match read {
-            // The checksum held, so the block is as written, in an unknown codec, with a dictionary or too long keys.
-            Err(error @ Error::Unsupported { .. }) => {
-                keys.is_complete = false;
-                report.leave_unchecked(error);
-                Ok(())
-            }
-            Err(error) => {
-                report.leave_unchecked(error.clone());
-                Err(error)
-            }
-            Ok(()) => Ok(()),
+        let Err(error) = read else { return Ok(()) };
+        report.leave_unchecked(error.clone());
+        // The checksum held, so the block is as written, in an unknown codec, with a dictionary or too long keys.
+        if matches!(error, Error::Unsupported { .. }) {
+            keys.is_complete = false;
+            return Ok(());
         }
+        Err(error)
     }
 }
 
@@ -476,8 +448,7 @@ fn part_of(name: &[u8]) -> Part {
 struct KeyCheck<'a, R> {
     table: &'a ForeignTable<R>,
     place: &'a DataLocation,
-    rules: Option<&'a KeyRules>,
-    is_consistent: bool,
+    has_filter: bool,
     /// Whether all entries so far have been counted.
     is_complete: bool,
     entries: u64,
@@ -487,18 +458,13 @@ struct KeyCheck<'a, R> {
 
 impl<'a, R: RandomAccess> KeyCheck<'a, R> {
     fn new(table: &'a ForeignTable<R>, place: &'a DataLocation, report: &mut ForeignReport) -> Self {
-        let possible = match &table.layout.filter {
-            Err(Error::NoFilter) => Err(None),
-            Err(error) => Err(Some(error.clone())),
-            Ok(_) => Ok(()),
-        };
-        let is_consistent = possible.is_ok();
-        if let Err(Some(reason)) = possible {
-            report.leave_unchecked(reason);
+        let has_filter = table.layout.filter.is_ok();
+        if let Err(reason) = &table.layout.filter
+            && *reason != Error::NoFilter
+        {
+            report.leave_unchecked(reason.clone());
         }
-        let rules = table.layout.rules.as_ref().ok();
-        let is_complete = is_consistent;
-        Self { table, place, rules, is_consistent, is_complete, entries: 0, last_key: None, last_prefix: Vec::new() }
+        Self { table, place, has_filter, is_complete: has_filter, entries: 0, last_key: None, last_prefix: Vec::new() }
     }
 
     fn check(&mut self, key: &[u8], report: &mut ForeignReport) {
@@ -518,7 +484,7 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
 
     /// Returns whether a search by the key's prefix would miss it.
     fn prefix_is_lost(&mut self, key: &[u8]) -> bool {
-        let Some(Ok(extractor)) = self.rules.and_then(|rules| rules.prefixes.as_ref()) else { return false };
+        let Ok(KeyRules { prefixes: Some(Ok(extractor)), .. }) = &self.table.layout.rules else { return false };
         let Some(prefix) = extractor.prefix(key).filter(|prefix| *prefix != self.last_prefix) else { return false };
         self.last_prefix.clear();
         self.last_prefix.extend_from_slice(prefix);

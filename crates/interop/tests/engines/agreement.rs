@@ -12,17 +12,13 @@ use crate::fixture::{self, ABSENT_KEYS, Fixture};
 /// Checks that no stored key is absent, one by one or in a batch.
 pub(crate) fn no_stored_key_is_absent(engine: &str) {
     for fixture in fixture::of_engine(engine) {
-        let table = fixture.open();
+        let (table, file) = (fixture.open(), &fixture.file);
         let keys: Vec<_> = fixture.stored().collect();
-        assert_eq!(keys.len(), fixture.count as usize, "{}", fixture.file);
+        assert_eq!(keys.len(), fixture.count as usize, "{file}");
         for (number, (key, batched)) in zip(&keys, batch(&table, &keys)).enumerate() {
             let single = table.probe(key);
             let expected = if fixture.is_usable() { Probe::MaybePresent } else { Probe::Unusable };
-            assert!(
-                single == expected && batched == expected,
-                "{}: stored key {number}: {single:?}, in a batch {batched:?}",
-                fixture.file
-            );
+            assert_eq!([single, batched], [expected; 2], "{file}: stored key {number}, alone and in a batch");
         }
     }
 }
@@ -32,7 +28,7 @@ pub(crate) fn no_stored_key_is_absent(engine: &str) {
 pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
     let mut tables = 0;
     for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable()) {
-        let table = fixture.open();
+        let (table, file) = (fixture.open(), &fixture.file);
         let step = effort::sample(7);
         let keys: Vec<_> = fixture.absent(step).collect();
         let answers: Vec<_> = fixture.answers().into_iter().step_by(step).collect();
@@ -40,13 +36,8 @@ pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
         assert_eq!((keys.len(), answers.len()), (count, count));
         for (number, ((key, batched), may_be_present)) in zip(zip(&keys, batch(&table, &keys)), answers).enumerate() {
             let single = table.probe(key);
-            let expected = expected(may_be_present);
-            assert!(
-                single == expected && batched == expected,
-                "{}: absent key {}: {single:?}, in a batch {batched:?}, expected {expected:?}",
-                fixture.file,
-                number * step
-            );
+            let expected = [expected(may_be_present); 2];
+            assert_eq!([single, batched], expected, "{file}: absent key {}, alone and in a batch", number * step);
         }
         tables += 1;
     }
@@ -75,8 +66,15 @@ pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
     assert!(tables > 0, "no table of {engine} was probed by prefix");
 }
 
+/// Checks the descriptions of an engine's tables, the keys listed from them, and tables whose rules are not known.
+pub(crate) fn tables_are_read_as_they_were_written(engine: &str) {
+    tables_are_what_was_asked_for(engine);
+    user_keys_are_the_stored_ones(engine);
+    unknown_rules_are_unusable(engine);
+}
+
 /// Checks that a table without a filter, or with an unknown order of keys, always answers "unusable", with that reason.
-pub(crate) fn unknown_rules_are_unusable(engine: &str) {
+fn unknown_rules_are_unusable(engine: &str) {
     let fixtures = fixture::of_engine(engine);
     let mut tables = 0;
     for fixture in fixtures.iter().filter(|fixture| !fixture.has_filter() || !fixture.has_known_order()) {
@@ -99,7 +97,7 @@ pub(crate) fn unknown_rules_are_unusable(engine: &str) {
 }
 
 /// Checks that a table's description matches the options that the engine wrote it with.
-pub(crate) fn tables_are_what_was_asked_for(engine: &str) {
+fn tables_are_what_was_asked_for(engine: &str) {
     for fixture in fixture::of_engine(engine) {
         let table = fixture.open();
         assert_eq!(format!("{:?}", table.engine()).to_lowercase(), engine, "{}", fixture.file);
@@ -127,7 +125,7 @@ fn assert_filter_is(fixture: &Fixture, info: &FilterInfo) {
     assert!(is_right, "{}: {info:?}", fixture.file);
 }
 
-fn kind_name(kind: FilterKind) -> &'static str {
+pub(crate) fn kind_name(kind: FilterKind) -> &'static str {
     match kind {
         FilterKind::LegacyBloom => "legacy_bloom",
         FilterKind::FastLocalBloom => "fast_local_bloom",

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sstfilter::Probe;
+use sstfilter::{Probe, RandomAccess};
 use sstfilter_interop::ForeignTable;
 
 /// The number of absent keys that each engine probed.
@@ -59,8 +59,8 @@ impl Fixture {
     }
 
     /// The table's bytes.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        fs::read(self.path()).unwrap()
+    pub(crate) fn bytes(&self) -> Bytes {
+        fs::read(self.path()).unwrap().into()
     }
 
     /// Whether the table has a filter.
@@ -96,11 +96,15 @@ impl Fixture {
         self.has_filter() && self.has_known_order() && index_is_read
     }
 
+    /// Returns the table with its comparator stated, if the table does not name it.
+    pub(crate) fn stated<R: RandomAccess>(&self, table: ForeignTable<R>) -> ForeignTable<R> {
+        table.with_comparator(&self.comparator).with_unchecked_filter()
+    }
+
     /// Opens the table.
     pub(crate) fn open(&self) -> ForeignTable<Bytes> {
-        let table =
-            ForeignTable::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
-        let mut table = table.with_comparator(&self.comparator).with_unchecked_filter();
+        let table = ForeignTable::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file));
+        let mut table = self.stated(table);
         if self.file.contains("own-name") {
             assert_eq!(table.probe(b"anything"), Probe::Unusable, "{}: not confirmed", self.file);
             table.confirm_by_keys().unwrap_or_else(|error| panic!("{}: {error}", self.file));

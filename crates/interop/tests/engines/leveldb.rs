@@ -17,18 +17,8 @@ fn absent_keys_get_the_answers_of_leveldb() {
 }
 
 #[test]
-fn leveldb_tables_of_unknown_rules_are_unusable() {
-    agreement::unknown_rules_are_unusable("leveldb");
-}
-
-#[test]
-fn leveldb_tables_are_what_was_asked_for() {
-    agreement::tables_are_what_was_asked_for("leveldb");
-}
-
-#[test]
-fn listed_keys_are_those_that_leveldb_stored() {
-    agreement::user_keys_are_the_stored_ones("leveldb");
+fn tables_of_leveldb_are_described_and_listed_as_they_were_written() {
+    agreement::tables_are_read_as_they_were_written("leveldb");
 }
 
 /// goleveldb and LevelDB before 1.18 share the name of their policy, but read the last bytes of a key with another sign.

@@ -14,18 +14,8 @@ fn absent_keys_get_the_answers_of_rocksdb() {
 }
 
 #[test]
-fn rocksdb_tables_of_unknown_rules_are_unusable() {
-    agreement::unknown_rules_are_unusable("rocksdb");
-}
-
-#[test]
-fn rocksdb_tables_are_what_was_asked_for() {
-    agreement::tables_are_what_was_asked_for("rocksdb");
-}
-
-#[test]
-fn listed_keys_are_those_that_rocksdb_stored() {
-    agreement::user_keys_are_the_stored_ones("rocksdb");
+fn tables_of_rocksdb_are_described_and_listed_as_they_were_written() {
+    agreement::tables_are_read_as_they_were_written("rocksdb");
 }
 
 #[test]

@@ -53,12 +53,8 @@ fn legacy_bloom_has_its_expected_rate_with_lines_of_any_machine() {
         [(1.5, 1, 64), (5.0, 3, 64), (10.0, 6, 64), (16.0, 11, 64), (10.0, 6, 128), (10.0, 6, 256), (10.0, 6, 32)]
     {
         check(&format!("legacy Bloom, {bits_per_key} bits, lines of {line_bytes}"), 20, 10_000, 0.07, |keys| {
-            rocksdb(build::legacy_bloom(
-                &hashes(keys, HashFunction::RocksDbBloomHash),
-                bits_per_key,
-                probes,
-                line_bytes,
-            ))
+            let hashes = hashes(keys, HashFunction::RocksDbBloomHash);
+            rocksdb(build::legacy_bloom(&hashes, bits_per_key, probes, line_bytes))
         });
     }
 }

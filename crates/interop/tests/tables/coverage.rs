@@ -46,8 +46,7 @@ fn with_codec(table: &Bytes, offset: u64, bytes: u64, codec: u8) -> Bytes {
 
 #[test]
 fn data_blocks_behind_an_index_that_is_not_read_are_counted() {
-    let fixture = fixtures::all().into_iter().find(|fixture| fixture.file == "rocksdb/7.8-checksum-crc32c-fv5.sst");
-    let fixture = fixture.expect("a table with CRC32C");
+    let fixture = fixtures::named("rocksdb/7.8-checksum-crc32c-fv5.sst");
     let (sound, report) = (fixture.bytes(), fixture.open().verify());
     let index = report.blocks.iter().find(|block| block.part == Part::Index).expect("an index");
     let data_blocks = report.blocks.iter().filter(|block| block.part == Part::Data).count() as u64;
@@ -62,8 +61,7 @@ fn data_blocks_behind_an_index_that_is_not_read_are_counted() {
 
 #[test]
 fn a_data_block_in_a_codec_that_is_not_read_is_covered_by_its_checksum() {
-    let fixture = fixtures::all().into_iter().find(|fixture| fixture.file == "rocksdb/7.8-checksum-crc32c-fv5.sst");
-    let fixture = fixture.expect("a table with CRC32C");
+    let fixture = fixtures::named("rocksdb/7.8-checksum-crc32c-fv5.sst");
     let report = fixture.open().verify();
     let data = report.blocks.iter().find(|block| block.part == Part::Data).expect("a data block");
     let forged = with_codec(&fixture.bytes(), data.offset, data.bytes, BZIP2);

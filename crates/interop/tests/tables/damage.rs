@@ -13,14 +13,6 @@ use crate::fixtures::{self, Fixture};
 /// without `SSTFILTER_LONG=1`.
 const SAMPLED_BITS: u64 = 64;
 
-/// The outcome of one flipped bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    NotOpened,
-    Found,
-    NotFound,
-}
-
 /// A sound table that the tests damage.
 struct Subject {
     fixture: Fixture,
@@ -47,11 +39,11 @@ impl Subject {
         parts.filter(|(part, ..)| !matches!(part, Part::Data | Part::Index)).collect()
     }
 
-    /// Flips one bit, and probes stored keys: all of them, or every hundredth.
-    fn outcome(&self, bit: u64) -> Outcome {
+    /// Flips one bit, and probes stored keys: all of them, or every hundredth. Returns whether the damage is found.
+    fn is_found(&self, bit: u64) -> bool {
         let mut bytes = self.bytes.to_vec();
         bytes[usize::try_from(bit / 8).expect("small")] ^= 1 << (bit % 8);
-        let Ok(table) = ForeignTable::open(Bytes::from(bytes)) else { return Outcome::NotOpened };
+        let Ok(table) = ForeignTable::open(Bytes::from(bytes)) else { return true };
         let table = self.fixture.stated(table);
         let step = if self.keys.len() > 100 { self.keys.len() / 50 } else { 1 };
         for key in self.keys.iter().step_by(step) {
@@ -59,7 +51,7 @@ impl Subject {
         }
         let report = table.verify();
         assert_eq!(report.keys_lost, 0, "{}: bit {bit}", self.fixture.file);
-        if report.is_sound() { Outcome::NotFound } else { Outcome::Found }
+        !report.is_sound()
     }
 
     /// The value of the global sequence number, which RocksDB overwrites without a new checksum.
@@ -81,9 +73,10 @@ fn sampled(offset: u64, bytes: u64, at_most: u64) -> impl Iterator<Item = u64> {
     (0..bits).step_by(usize::try_from(step).expect("small")).map(move |bit| 8 * offset + bit)
 }
 
-fn check(subject: &Subject, bits: impl Iterator<Item = u64>) -> Vec<u64> {
+/// Returns the bits whose damage is not found.
+fn missed(subject: &Subject, bits: impl Iterator<Item = u64>) -> Vec<u64> {
     let exempt = subject.bits_of_sequence_number();
-    bits.filter(|bit| !exempt.contains(bit)).filter(|&bit| subject.outcome(bit) == Outcome::NotFound).collect()
+    bits.filter(|bit| !exempt.contains(bit) && !subject.is_found(*bit)).collect()
 }
 
 /// The four bytes of the format version, which no checksum covers before format version 6.
@@ -106,7 +99,7 @@ fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
         let (_, offset, bytes) = subject.parts()[0];
         let bits = sampled(offset, bytes, u64::MAX);
         let bits = bits.filter(|&bit| (bit + number) % step == 0 || is_version_bit(&subject, bit));
-        for bit in check(&subject, bits) {
+        for bit in missed(&subject, bits) {
             assert!(is_version_bit(&subject, bit), "{}: bit {bit} of {}", subject.fixture.file, subject.bytes.len());
             let version = subject.fixture.format_version;
             let other = version ^ (1 << (bit - 8 * (subject.bytes.len() as u64 - 12)));
@@ -135,7 +128,7 @@ fn flip_bits_of_all_parts(at_most: u64) {
 
 fn flip_bits_of_parts(subject: &Subject, at_most: u64) {
     for (part, offset, bytes) in subject.parts().into_iter().filter(|(part, ..)| *part != Part::Footer) {
-        let missed = check(subject, sampled(offset, bytes, at_most));
+        let missed = missed(subject, sampled(offset, bytes, at_most));
         assert!(missed.is_empty(), "{}: {part} at {offset}: bits {missed:?}", subject.fixture.file);
     }
 }
@@ -145,8 +138,8 @@ fn flip_bits_of_parts(subject: &Subject, at_most: u64) {
 fn every_flipped_bit_of_small_tables_is_found() {
     for subject in subjects().filter(|subject| subject.fixture.count <= 7) {
         let bits = sampled(0, subject.bytes.len() as u64, u64::MAX).step_by(effort::sample(3));
-        let missed = check(&subject, bits);
-        let missed: Vec<_> = missed.into_iter().filter(|&bit| !is_version_bit(&subject, bit)).collect();
+        let mut missed = missed(&subject, bits);
+        missed.retain(|&bit| !is_version_bit(&subject, bit));
         assert!(missed.is_empty(), "{} of {} bytes: bits {missed:?}", subject.fixture.file, subject.bytes.len());
     }
 }

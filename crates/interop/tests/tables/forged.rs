@@ -75,7 +75,8 @@ impl Forged {
         ForeignTable::open(self.written(file, index)).expect("a table that opens")
     }
 
-    fn written(&self, mut file: Vec<u8>, index: BlockHandle) -> Bytes {
+    /// Returns the file with the filter, the properties and the footer behind the blocks of an index.
+    pub(crate) fn written(&self, mut file: Vec<u8>, index: BlockHandle) -> Bytes {
         let mut named: BTreeMap<Vec<u8>, BlockHandle> = BTreeMap::new();
         for (name, contents) in &self.blocks {
             named.insert(name.clone(), append(&mut file, contents, self.compression));

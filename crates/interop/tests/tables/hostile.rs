@@ -1,16 +1,14 @@
 //! Forged bytes, and unknown options.
 
-use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use bytes::Bytes;
-use sstfilter::{Probe, RandomAccess};
+use sstfilter::Probe;
 use sstfilter_interop::{
     BlockHandle, BlockState, Error, ForeignTable, KeyBatch, KeyCoverage, LevelDbFilterBlockBuilder, Part,
 };
 
 use crate::fixtures;
 use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
+use crate::reads::Watched;
 
 /// Checks that probes of a table with an unknown option return the reason, one key at a time and in batches.
 fn assert_unusable(forged: &Forged, why: &str) {
@@ -95,23 +93,24 @@ fn a_filter_without_bits_is_that_of_no_keys_only_in_a_table_without_entries() {
 
 /// A partitioned filter whose index is made from the file so far.
 fn partitioned(make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u8], Vec<u8>)>) -> Forged {
+    partitioned_behind(empty_filter(), make_index)
+}
+
+/// The same with this first partition.
+fn partitioned_behind(
+    partition: Vec<u8>,
+    make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u8], Vec<u8>)>,
+) -> Forged {
     let mut file = Vec::new();
-    let first = append(&mut file, &empty_filter(), 0);
-    let second = append(&mut file, &empty_filter(), 0);
-    let index = row_block(make_index(first, second));
-    let mut forged = Forged::with_block("first", empty_filter()).block("second", empty_filter());
-    forged.properties.insert("rocksdb.index.key.is.user.key".into(), vec![1]);
-    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+    let [first, second] = [&partition, &empty_filter()].map(|filter| append(&mut file, filter, 0));
+    let forged = Forged::with_block("first", partition).block("second", empty_filter());
+    let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
+    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", row_block(make_index(first, second)))
 }
 
 /// The keys up to `m` are in a partition without bytes, the others in one of no keys.
 fn with_partition_without_bytes() -> Forged {
-    let mut file = Vec::new();
-    let handles = [append(&mut file, &[], 0), append(&mut file, &empty_filter(), 0)].map(encoded);
-    let index = row_block([b"m", b"z"].into_iter().map(<[u8; 1]>::as_slice).zip(handles));
-    let forged = Forged::with_block("first", Vec::new()).block("second", empty_filter());
-    let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
-    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+    partitioned_behind(Vec::new(), |first, second| vec![(b"m", encoded(first)), (b"z", encoded(second))])
 }
 
 #[test]
@@ -156,14 +155,9 @@ fn a_partition_index_that_lies_is_unusable() {
     assert_unusable(&sound.property("rocksdb.index.key.is.user.key", &[0]), "8 bytes or more");
     assert_unusable(&partitioned(|_, _| Vec::new()), "none");
     assert_unusable(&partitioned(|first, second| vec![(b"z", encoded(first)), (b"m", encoded(second))]), "in order");
-    assert_unusable(
-        &partitioned(|first, _| vec![(b"m", encoded(first)), (b"z", encoded(first))]),
-        "one behind the other",
-    );
-    assert_unusable(
-        &partitioned(|first, second| vec![(b"m", encoded(second)), (b"z", encoded(first))]),
-        "one behind the other",
-    );
+    let twice = partitioned(|first, _| vec![(b"m", encoded(first)), (b"z", encoded(first))]);
+    let swapped = partitioned(|first, second| vec![(b"m", encoded(second)), (b"z", encoded(first))]);
+    [twice, swapped].iter().for_each(|forged| assert_unusable(forged, "one behind the other"));
     let behind_the_file = |offset, size| partitioned(move |_, _| vec![(b"z", encoded(BlockHandle { offset, size }))]);
     assert_unusable(&behind_the_file(0, 1 << 40), "to end before");
     assert_unusable(&behind_the_file(u64::MAX, 1), "to end before");
@@ -173,6 +167,52 @@ fn a_partition_index_that_lies_is_unusable() {
     assert_unusable(&behind_the_file(3, 10), "checksum");
     // A block always has bytes. RocksDB answers "absent" for such a partition.
     assert_unusable(&behind_the_file(0, 0), "checksum");
+}
+
+#[test]
+fn a_filter_that_cannot_be_opened_and_a_version_that_is_too_old_show_when_a_table_is_verified() {
+    let state = |forged: Forged| {
+        let blocks = forged.open().verify().blocks;
+        let of_filter = |part| matches!(part, Part::Filter | Part::PartitionIndex);
+        blocks.into_iter().find(|block| of_filter(block.part)).expect("a filter").state
+    };
+    let cut = Forged::with_filter([&[0xff; 63][..], &[0xff, 0, 6, 0, 0]].concat());
+    for damaged in [cut, partitioned(|_, _| Vec::new())] {
+        assert!(matches!(state(damaged), BlockState::Damaged(Error::Malformed { .. })));
+    }
+    for unknown in [Forged::with_filter(vec![0xfd; 69]), Forged::with_block("fullfilter.mine", empty_filter())] {
+        assert!(matches!(state(unknown), BlockState::Unsupported(_)));
+    }
+    for (version, is_sound) in [(4, true), (3, false)] {
+        let forged = Forged { version, ..Forged::with_filter(empty_filter()) }.property("rocksdb.num.entries", &[0]);
+        let forged = forged.property("rocksdb.index.value.is.delta.encoded", &[1]);
+        assert_eq!(forged.open_with_empty_index().verify().is_sound(), is_sound, "version {version}");
+    }
+}
+
+#[test]
+fn an_index_of_two_levels_is_followed_behind_a_lower_block_that_lies() {
+    let (mut file, first, second) = (Vec::new(), b"a\x01\0\0\0\0\0\0\0", b"b\x01\0\0\0\0\0\0\0");
+    let data = append(&mut file, &row_block([(&second[..], Vec::new())]), 0);
+    let lying = append(&mut file, &row_block([(&first[..], b"no handle".map(|_| 0xff).to_vec())]), 0);
+    let sound = append(&mut file, &row_block([(&second[..], encoded(data))]), 0);
+    let top = row_block([(&first[..], encoded(lying)), (&second[..], encoded(sound))]);
+    let top = append(&mut file, &top, 0);
+    let forged = Forged::with_filter(full_filter()).property("rocksdb.block.based.table.index.type", &[2, 0, 0, 0]);
+    let table = ForeignTable::open(forged.written(file, top)).expect("a table");
+    let report = table.verify();
+    assert_eq!((report.keys_checked, report.damaged().count()), (1, 1), "{report:?}");
+    assert_eq!(table.user_keys().flatten().count(), 0, "a list with a gap would look complete");
+}
+
+#[test]
+fn an_index_that_names_a_block_twice_is_followed_up_to_there() {
+    let (mut file, keys) = (Vec::new(), [b'a', b'b', b'c'].map(|key| [key, 1, 0, 0, 0, 0, 0, 0, 0]));
+    let [one, other] = [0, 2].map(|number| append(&mut file, &row_block([(&keys[number][..], Vec::new())]), 0));
+    let index = row_block(keys.iter().map(|key| &key[..]).zip([one, one, other].map(encoded)));
+    let index = append(&mut file, &index, 0);
+    let report = ForeignTable::open(Forged::with_filter(full_filter()).written(file, index)).expect("a table").verify();
+    assert_eq!((report.keys_checked, report.damaged().count()), (1, 1), "{report:?}");
 }
 
 #[test]
@@ -372,6 +412,7 @@ fn a_filter_of_an_unknown_policy_is_used_only_if_it_has_all_stored_keys() {
         assert_eq!(table.confirm_by_keys(), agreed, "asked again");
         let report = table.verify();
         assert!(report.is_sound() && (report.keys_checked == 100) == agreed.is_ok(), "{report:?}");
+        assert_eq!(report.keys_unchecked.is_none(), agreed.is_ok(), "{report:?}");
         (agreed.is_ok(), table.probe(b"0005"), table.probe(b"0005x"))
     };
     assert_eq!(confirmed(user_key), (true, Probe::MaybePresent, Probe::Absent));
@@ -415,26 +456,6 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     assert_eq!(table.verify().damaged().count(), 0);
 }
 
-/// A file of which one read fails with a passing error.
-struct FailsOnce {
-    bytes: Bytes,
-    reads: AtomicUsize,
-    failing_read: usize,
-}
-
-impl RandomAccess for FailsOnce {
-    fn len(&self) -> io::Result<u64> {
-        RandomAccess::len(&self.bytes)
-    }
-
-    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.reads.fetch_add(1, Ordering::Relaxed) == self.failing_read {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        self.bytes.read_exact_at(buf, offset)
-    }
-}
-
 /// A filter that could not be read during the comparison with the keys has not passed it.
 #[test]
 fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
@@ -442,8 +463,8 @@ fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
     // user key.
     let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
     let agreed_with_failing = |failing_read| {
-        let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
-        let mut table = ForeignTable::open(flaky).ok()?;
+        let flaky = Watched::failing_once(file.clone(), failing_read);
+        let mut table = ForeignTable::open(&flaky).ok()?;
         let agreed = table.confirm_by_keys();
         assert_eq!(table.probe(b"key"), Probe::Unusable, "read {failing_read}: {:?}", table.probe(b"key"));
         Some(agreed)
@@ -503,8 +524,7 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
 // misuse: stated-comparator
 #[test]
 fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
-    let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));
-    let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+    let open = || fixtures::opened("leveldb/6000-keys.ldb");
     let absent = b"00000000!";
     assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { part: Part::Properties, .. })));
     assert_eq!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable);
@@ -519,8 +539,7 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
 #[test]
 fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
     for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {
-        let path = format!("{}/fixtures/pebble/{file}", env!("CARGO_MANIFEST_DIR"));
-        let open = || ForeignTable::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+        let open = || fixtures::opened(&format!("pebble/{file}"));
         let absent = b"00000000!";
         assert!(matches!(open().try_probe(absent), Err(Error::Unsupported { .. })), "{file}");
         assert_eq!(open().with_comparator("mine").probe(absent), Probe::Unusable, "{file}");

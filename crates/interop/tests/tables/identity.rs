@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::fs;
 
 use bytes::Bytes;
-use sstfilter_interop::{Error, ForeignTable};
+use sstfilter_interop::{Error, ForeignTable, Part};
 
+use crate::fixtures;
 use crate::hostile::leveldb_table;
 
 fn fingerprint(bytes: impl Into<Bytes>) -> Result<u64, Error> {
@@ -82,16 +83,10 @@ fn data_checksum(table: &Bytes) -> Vec<u8> {
 
 #[test]
 fn a_table_whose_properties_or_index_are_damaged_has_no_fingerprint() {
-    let bytes = fs::read("fixtures/leveldb/lengths.ldb").expect("a table");
-    let index = ForeignTable::open(Bytes::from(bytes.clone())).expect("a table");
-    let index = index
-        .verify()
-        .blocks
-        .iter()
-        .find(|block| block.part == sstfilter_interop::Part::Index)
-        .expect("a table")
-        .offset;
-    let mut damaged = bytes;
-    damaged[usize::try_from(index).expect("a table")] ^= 1;
+    let fixture = fixtures::named("leveldb/lengths.ldb");
+    let report = fixture.open().verify();
+    let index = report.blocks.iter().find(|block| block.part == Part::Index).expect("an index").offset;
+    let mut damaged = fixture.bytes().to_vec();
+    damaged[usize::try_from(index).expect("small")] ^= 1;
     assert!(matches!(fingerprint(damaged), Err(Error::Checksum { .. })));
 }

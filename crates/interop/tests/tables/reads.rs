@@ -11,15 +11,21 @@ use sstfilter_interop::{BlockHandle, Error, FilterUnit, ForeignTable, KeyBatch, 
 use crate::fixtures::{self, Fixture};
 
 /// A source that records each read, and fails on demand.
-struct Watched {
+pub(crate) struct Watched {
     bytes: Bytes,
     reads: Mutex<Vec<BlockHandle>>,
     fails: AtomicBool,
+    /// The number of a read that fails.
+    failing_read: Option<usize>,
 }
 
 impl Watched {
     fn new(bytes: Bytes) -> Self {
-        Self { bytes, reads: Mutex::default(), fails: AtomicBool::new(false) }
+        Self::failing_once(bytes, None)
+    }
+
+    pub(crate) fn failing_once(bytes: Bytes, failing_read: impl Into<Option<usize>>) -> Self {
+        Self { bytes, reads: Mutex::default(), fails: AtomicBool::new(false), failing_read: failing_read.into() }
     }
 
     /// The reads since the last call.
@@ -34,13 +40,21 @@ impl RandomAccess for &Watched {
     }
 
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
-        if self.fails.load(Ordering::Relaxed) {
+        let mut reads = self.reads.lock().expect("no thread panics");
+        let is_failing = self.fails.load(Ordering::Relaxed) || self.failing_read == Some(reads.len());
+        reads.push(BlockHandle { offset, size: buf.len() as u64 });
+        if is_failing {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let read = BlockHandle { offset, size: buf.len() as u64 };
-        self.reads.lock().expect("no thread panics").push(read);
         self.bytes.read_exact_at(buf, offset)
     }
+}
+
+/// Opens the table. The reads of opening it are not among the next ones that are taken.
+fn opened<'a>(fixture: &Fixture, watched: &'a Watched) -> ForeignTable<&'a Watched> {
+    let table = fixture.stated(ForeignTable::open(watched).expect("a sound table"));
+    watched.take();
+    table
 }
 
 // promise: other-engines
@@ -87,8 +101,7 @@ fn a_partition_is_read_when_a_key_falls_into_it_and_then_kept() {
         let partitions = fixture.open().filter_info().expect("a filter").blocks;
         partitions_in_all += partitions;
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
-        watched.take();
+        let table = opened(&fixture, &watched);
         let Some(first) = keys.first() else { continue };
         assert_eq!(table.probe(first), Probe::MaybePresent);
         // The index of partitions, and one of them.
@@ -96,10 +109,14 @@ fn a_partition_is_read_when_a_key_falls_into_it_and_then_kept() {
         keys.iter().for_each(|key| assert_eq!(table.probe(key), Probe::MaybePresent));
         assert_eq!(watched.take().len(), partitions - 1, "{}", fixture.file);
 
-        let batched = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
-        watched.take();
+        let batched = opened(&fixture, &watched);
         batched.probe_batch(&KeyBatch::new(keys.iter().map(Vec::as_slice)));
         assert_eq!(watched.take().len(), partitions + 1, "{}", fixture.file);
+        let loaded = opened(&fixture, &watched);
+        loaded.load_filter().expect("a sound filter");
+        assert_eq!(watched.take().len(), partitions + 1, "{}", fixture.file);
+        keys.iter().for_each(|key| assert_eq!(loaded.probe(key), Probe::MaybePresent));
+        assert!(watched.take().is_empty(), "{}", fixture.file);
     }
     assert!(partitions_in_all > 100, "{partitions_in_all}");
 }
@@ -110,8 +127,7 @@ fn leveldb_needs_its_index_and_its_filter_block() {
         fixtures::all().into_iter().filter(|fixture| fixture.layout == "per_data_block" && fixture.has_usable_filter())
     {
         let watched = Watched::new(fixture.bytes());
-        let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
-        watched.take();
+        let table = opened(&fixture, &watched);
         for number in 0..1_000_u32 {
             assert!(!matches!(table.probe(format!("{number:08}").as_bytes()), Probe::Unusable), "{}", fixture.file);
         }
@@ -126,8 +142,7 @@ fn threads_read_each_partition_once_between_them() {
     let keys: Vec<_> = fixture.open().user_keys().flatten().collect();
     let partitions = fixture.open().filter_info().expect("a filter").blocks;
     let watched = Watched::new(fixture.bytes());
-    let table = fixture.stated(ForeignTable::open(&watched).expect("a sound table"));
-    watched.take();
+    let table = opened(&fixture, &watched);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| keys.iter().for_each(|key| assert_eq!(table.probe(key), Probe::MaybePresent)));

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sstfilter::RandomAccess;
+use sstfilter::{KeyHash, RandomAccess};
 use sstfilter_table::{FileSystem, WritableFile};
 
 /// One operation of the disk.
@@ -77,7 +77,7 @@ pub(crate) enum Unsynced {
     TornSectors(u64),
 }
 
-pub(crate) const UNSYNCED: [Unsynced; 6] = [
+const UNSYNCED: [Unsynced; 6] = [
     Unsynced::Nothing,
     Unsynced::All,
     Unsynced::Prefix,
@@ -156,22 +156,14 @@ impl Disk {
         self.state().befallen
     }
 
-    /// Returns the operations after the first `operations`.
-    pub(crate) fn asked_after(&self, operations: usize) -> Vec<Op> {
-        self.state().trace.get(operations..).unwrap_or_default().to_vec()
-    }
-
-    pub(crate) fn operations(&self) -> usize {
-        self.state().trace.len()
-    }
-
     pub(crate) fn names(&self) -> Vec<PathBuf> {
         self.state().names.keys().cloned().collect()
     }
 
-    /// Returns how many changes of names a power cut may undo.
-    pub(crate) fn pending_names(&self) -> usize {
-        self.state().journal.len()
+    /// Returns all states of the disk after a power cut.
+    pub(crate) fn remounted(&self) -> Vec<Self> {
+        let changes = 0..=self.state().journal.len();
+        changes.flat_map(|changes| UNSYNCED.map(|unsynced| self.after_power_cut(changes, unsynced))).collect()
     }
 
     /// Returns the disk after a power cut, with the first `changes` of the journal in effect.
@@ -185,6 +177,40 @@ impl Disk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+}
+
+/// What a run met with.
+pub(crate) struct Met {
+    /// The operation with the fault, if there was one.
+    pub(crate) befallen: Option<Op>,
+    /// The operations after it.
+    pub(crate) then: Vec<Op>,
+    pub(crate) story: String,
+}
+
+/// Runs `step` on fresh disks whose first operation fails, then the second, and so on, until a run ends before the
+/// fault. Passes each disk without further faults, and the result, to `check`. Returns how many runs met the fault.
+pub(crate) fn at_every_operation<T>(
+    fault: Fault,
+    fresh: impl Fn() -> Disk,
+    step: impl Fn(&Disk) -> T,
+    mut check: impl FnMut(&Disk, T, &Met),
+) -> usize {
+    let (mut at, mut points) = (0, 0);
+    loop {
+        let disk = fresh();
+        disk.plan(at, fault);
+        let result = step(&disk);
+        let (befallen, trace) = (disk.befallen(), disk.state().trace.clone());
+        let then = trace.get(at + 1..).unwrap_or_default().to_vec();
+        disk.heal();
+        check(&disk, result, &Met { befallen, then, story: format!("{fault:?} at {at}, {befallen:?}") });
+        if at >= trace.len() {
+            return points;
+        }
+        points += usize::from(befallen.is_some());
+        at += 1;
     }
 }
 
@@ -216,7 +242,7 @@ impl Inode {
                 let is_written = match unsynced {
                     Unsynced::Zeros | Unsynced::Nothing => false,
                     Unsynced::All | Unsynced::Prefix => true,
-                    Unsynced::TornSectors(seed) => splitmix(seed << 32 | number) & 1 == 0,
+                    Unsynced::TornSectors(seed) => KeyHash::mix(seed << 32 | number).get() & 1 == 0,
                 };
                 if is_written {
                     let start = from + usize::try_from(number).unwrap() * SECTOR;
@@ -226,14 +252,6 @@ impl Inode {
         }
         Self { unsynced_from: durable.len(), cached: durable.clone(), durable }
     }
-}
-
-/// `SplitMix64` (Steele, Lea, Flood 2014).
-fn splitmix(seed: u64) -> u64 {
-    let word = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }
 
 impl State {

@@ -12,7 +12,6 @@
 mod disk;
 #[cfg(unix)]
 mod local;
-mod power;
 mod reading;
 mod sidecar;
 mod tables;

@@ -1,13 +1,13 @@
 //! A rebuild that fails, or loses power, at any operation leaves the old sidecar, the new one or none. The failure
 //! guarded against: half a sidecar would be refused when its table is opened, but the old one would be lost.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sstfilter::{BitsPerKey, FixedPolicy};
 use sstfilter_table::{Table, TableError, TableOptions};
 
-use super::disk::{Disk, EIO, ENOSPC, Fault, Op, UNSYNCED, Unsynced};
+use super::disk::{Disk, EIO, ENOSPC, Fault, Met, Op, Unsynced, at_every_operation};
 use super::tables::{Entries, PATH, bytes_of, entries, lookup_of, read_options, write_options};
 
 const SIDECAR: &str = "/db/000001.sst.filter";
@@ -75,37 +75,27 @@ fn whichever_operation_of_a_rebuild_fails_or_meets_a_power_cut_there_is_the_old_
     let (stored, mut points, mut states) = (stored(), 0, 0);
     for (fault, has_old) in faults.into_iter().flat_map(|fault| [(fault, false), (fault, true)]) {
         let (sound, old) = (disk(has_old), has_old.then_some(sizes[0]));
-        for at in 0.. {
-            let disk = sound.after_power_cut(0, Unsynced::All);
-            disk.plan(at, fault);
-            let written = rebuild(&disk, NEW_BITS);
-            let (befallen, operations) = (disk.befallen(), disk.operations());
-            disk.heal();
-            let story = format!("{fault:?} at {at}, {befallen:?}");
+        let (fresh, step) = (|| sound.after_power_cut(0, Unsynced::All), |disk: &Disk| rebuild(disk, NEW_BITS));
+        points += at_every_operation(fault, fresh, step, |disk, written, Met { befallen, story, .. }| {
             if fault == Fault::PowerCut {
-                for changes in 0..=disk.pending_names() {
-                    for unsynced in UNSYNCED {
-                        let found = found(&disk.after_power_cut(changes, unsynced), &stored, &story);
-                        assert!(found == Some(sizes[1]) || (written.is_err() && found == old), "{story}: {found:?}");
-                        states += 1;
-                    }
+                for disk in disk.remounted() {
+                    let found = found(&disk, &stored, story);
+                    assert!(found == Some(sizes[1]) || (written.is_err() && found == old), "{story}: {found:?}");
+                    states += 1;
                 }
             } else {
-                let is_published = written.is_ok() || befallen == Some(Op::SyncDirectory);
-                assert_eq!(found(&disk, &stored, &story), if is_published { Some(sizes[1]) } else { old }, "{story}");
-                let others =
-                    disk.names().iter().filter(|name| name.extension().is_some_and(|end| end == "tmp")).count();
-                assert!(others == 0 || matches!(fault, Fault::Lasting(_)), "{story}: {:?}", disk.names());
+                let is_published = written.is_ok() || *befallen == Some(Op::SyncDirectory);
+                assert_eq!(found(disk, &stored, story), if is_published { Some(sizes[1]) } else { old }, "{story}");
+                let is_temporary = |name: &PathBuf| name.extension().is_some_and(|end| end == "tmp");
+                let is_left = disk.names().iter().any(is_temporary);
+                assert!(!is_left || matches!(fault, Fault::Lasting(_)), "{story}: {:?}", disk.names());
             }
-            if befallen.is_none() && at >= operations {
-                written.unwrap();
-                break;
+            match &written {
+                Ok(_) => {}
+                Err(error) if befallen.is_some() => assert!(error.to_string().contains(PATH), "{story}: {error}"),
+                Err(error) => panic!("{story}: {error}"),
             }
-            if let Err(error) = &written {
-                assert!(error.to_string().contains(PATH), "{story} names no file: {error}");
-            }
-            points += usize::from(befallen.is_some());
-        }
+        });
     }
     println!("rebuilding: {points} points, {states} disks remounted after a power cut");
     assert!(points >= 100 && states > 100, "{points}, {states}");
@@ -117,27 +107,25 @@ fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_probl
     for fault in [Fault::Once(EIO), Fault::EndOfFile, Fault::WrongBytes, Fault::WrongLength(-1), Fault::WrongLength(1)]
     {
         let mut problems = 0;
-        for at in 0.. {
-            let disk = disk(true);
-            disk.plan(at, fault);
-            let table = Table::open(PATH, &read_options(&disk));
-            let operations = disk.operations();
-            disk.heal();
-            // Other tests cover the table's own parts.
-            let Ok(table) = table else { continue };
-            if at >= operations {
-                assert!(table.uses_sidecar());
-                break;
-            }
-            for (key, _) in expected.iter().step_by(7) {
-                assert_eq!(table.get(key).unwrap(), lookup_of(&expected, key), "{fault:?} at {at}");
-            }
-            if let Some(problem) = table.sidecar_problem() {
-                assert!(problem.to_string().contains(SIDECAR), "{problem}");
-                assert!(table.filter_problem().is_none() && table.filters().block().is_some(), "{fault:?} at {at}");
-                problems += 1;
-            }
-        }
+        let step = |disk: &Disk| Table::open(PATH, &read_options(disk));
+        at_every_operation(
+            fault,
+            || disk(true),
+            step,
+            |_, table, Met { befallen, story, .. }| {
+                // Other tests cover the table's own parts.
+                let Ok(table) = table else { return };
+                for (key, _) in expected.iter().step_by(7) {
+                    assert_eq!(table.get(key).unwrap(), lookup_of(&expected, key), "{story}");
+                }
+                if let Some(problem) = table.sidecar_problem() {
+                    assert!(problem.to_string().contains(SIDECAR), "{problem}");
+                    assert!(table.filter_problem().is_none() && table.filters().block().is_some(), "{story}");
+                    problems += 1;
+                }
+                assert!(table.uses_sidecar() || befallen.is_some(), "{story}");
+            },
+        );
         println!("reading a sidecar, {fault:?}: {problems} points");
         assert!(problems >= 1, "{fault:?}");
     }

@@ -66,13 +66,19 @@ fn bytes_with(options: &TableOptions, entries: &Entries) -> Vec<u8> {
     builder.finish().unwrap().0
 }
 
-/// Writes a whole table.
+/// Writes a whole table. Checks that a writer does nothing more after its first error.
 pub(crate) fn write(options: &TableOptions, path: &Path, entries: &Entries) -> Result<TableSummary, TableError> {
     let mut writer = TableWriter::create(path, options)?;
-    fill(entries, |key, value| match value {
+    let filled = fill(entries, |key, value| match value {
         Some(value) => writer.add(key, value),
         None => writer.delete(key),
-    })?;
+    });
+    if let Err(error) = filled {
+        assert!(matches!(writer.add(b"zzz", b""), Err(TableError::Poisoned)));
+        assert!(matches!(writer.delete(b"zzz"), Err(TableError::Poisoned)));
+        assert!(matches!(writer.finish(), Err(TableError::Poisoned)));
+        return Err(error);
+    }
     writer.finish()
 }
 

@@ -7,17 +7,123 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::simd::InstructionSet;
 use sstfilter::{FilterBlock, HashIdentity, KeyHasher, KeyParts};
-use sstfilter_store::{FilterMetadata, FilterStore, PartitionCut};
-use sstfilter_table::{Lookup, Table, TableOptions, VerifyReport};
+use sstfilter_store::{FilterMetadata, FilterStore, PartitionCut, PartitionOptions};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions, VerifyReport};
 
-use crate::cases::{TABLES, TableCase};
-use crate::common::cases::{self, BLOCKS, BlockCase, Policy, key};
+use crate::common::cases::{self, BLOCKS, BlockCase, Policy, TEN, directory, key, three_parts};
 use crate::common::golden::{check_file, digest, hex, is_regenerating};
 use crate::common::{self, for_each_set};
 use crate::container_cases::{CONTAINERS, ContainerCase, identity_of};
 
 /// Number of absent keys probed in each filter.
 const ABSENT_KEYS: u32 = 10_000;
+
+/// A table. If it has tombstones, entry `number` is one if `number % 7 == 3`.
+#[derive(Clone, Copy)]
+struct TableCase {
+    name: &'static str,
+    policy: Option<Policy>,
+    entries: u32,
+    has_tombstones: bool,
+    block_bytes: u32,
+    parts: fn() -> KeyParts,
+    /// Target size of the filter's partitions, which are cut by key range.
+    partition_bytes: Option<u32>,
+    table_id: [u8; 16],
+}
+
+/// What most of the tables have.
+const USUAL: TableCase = TableCase {
+    name: "",
+    policy: Some(TEN),
+    entries: 0,
+    has_tombstones: true,
+    block_bytes: 1_024,
+    parts: KeyParts::whole_keys,
+    partition_bytes: None,
+    table_id: [0; 16],
+};
+
+/// All the tables.
+const TABLES: [TableCase; 5] = [
+    TableCase {
+        name: "table-small-tombstones-bloom",
+        entries: 50,
+        block_bytes: 256,
+        table_id: *b"fixture table 1 ",
+        ..USUAL
+    },
+    TableCase {
+        name: "table-2000-entries-ribbon",
+        policy: Some(Policy::ribbon(0.01, 1_024)),
+        entries: 2_000,
+        table_id: *b"fixture table 2 ",
+        ..USUAL
+    },
+    TableCase {
+        name: "table-empty-without-filter",
+        policy: None,
+        has_tombstones: false,
+        block_bytes: 4_096,
+        table_id: *b"fixture table 3 ",
+        ..USUAL
+    },
+    TableCase {
+        name: "table-500-entries-three-parts",
+        entries: 500,
+        parts: three_parts,
+        table_id: *b"fixture table 4 ",
+        ..USUAL
+    },
+    TableCase {
+        name: "table-1000-entries-partitioned",
+        entries: 1_000,
+        block_bytes: 4_096,
+        parts: three_parts,
+        partition_bytes: Some(1_024),
+        table_id: *b"fixture table 5 ",
+        ..USUAL
+    },
+];
+
+impl TableCase {
+    fn file(&self) -> String {
+        format!("{}.sst", self.name)
+    }
+
+    fn read(&self) -> Vec<u8> {
+        std::fs::read(directory().join(self.file())).unwrap()
+    }
+
+    /// Returns the value of entry `number`; `None` for a tombstone.
+    fn value(&self, number: u32) -> Option<Vec<u8>> {
+        let is_tombstone = self.has_tombstones && number % 7 == 3;
+        (!is_tombstone).then(|| format!("v{}", u64::from(number) * u64::from(number)).into_bytes())
+    }
+
+    fn build(&self) -> Vec<u8> {
+        let options = TableOptions::default().with_table_id(self.table_id);
+        let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());
+        let options = match self.policy {
+            Some(policy) => options.with_policy(Arc::new(policy.make())),
+            None => options.without_filter(),
+        };
+        let options = match self.partition_bytes {
+            Some(bytes) => {
+                options.with_partitioned_filter(PartitionOptions::new(PartitionCut::KeyRange, bytes).unwrap())
+            }
+            None => options,
+        };
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        for number in 0..self.entries {
+            match self.value(number) {
+                Some(value) => builder.add(&key(number), &value).unwrap(),
+                None => builder.delete(&key(number)).unwrap(),
+            }
+        }
+        builder.finish().unwrap().0
+    }
+}
 
 /// A fixture sidecar for `table`, of another kind than the table's own filter.
 struct SidecarCase {
@@ -181,14 +287,14 @@ fn manifest() -> String {
 fn every_table_is_written_as_it_was_byte_for_byte() {
     for_each_set(|_| {
         for case in &TABLES {
-            check_file(&cases::directory().join(case.file()), &case.build());
+            check_file(&directory().join(case.file()), &case.build());
         }
     });
 }
 
 #[test]
 fn the_sidecar_is_built_as_it_was_byte_for_byte() {
-    for_each_set(|_| check_file(&cases::directory().join(SIDECAR.file()), &SIDECAR.build()));
+    for_each_set(|_| check_file(&directory().join(SIDECAR.file()), &SIDECAR.build()));
 }
 
 #[test]
@@ -196,11 +302,11 @@ fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not
     if is_regenerating() {
         return;
     }
-    let bytes = fs::read(cases::directory().join(SIDECAR.file())).unwrap();
+    let bytes = fs::read(directory().join(SIDECAR.file())).unwrap();
     for_each_set(|_| {
         let filter = filter_of_sidecar(&bytes);
         let hasher = KeyHasher::default();
-        assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&cases::key(number)))));
+        assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&key(number)))));
     });
     for other in [&TABLES[0], &TABLES[2]] {
         let other = identity_of(&other.read());
@@ -210,7 +316,7 @@ fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not
 
 #[test]
 fn the_manifest_says_what_the_files_are_down_to_the_number_of_false_positives() {
-    check_file(&cases::directory().join("manifest.json"), manifest().as_bytes());
+    check_file(&directory().join("manifest.json"), manifest().as_bytes());
 }
 
 // promise: stays-readable
@@ -232,12 +338,12 @@ fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
         return;
     }
     let case = TABLES.iter().find(|case| case.name == "table-500-entries-three-parts").unwrap();
-    let options = TableOptions::default().with_key_parts(cases::three_parts());
+    let options = TableOptions::default().with_key_parts(three_parts());
     let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
     let filter = table.filters().block().unwrap();
     assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
     assert_eq!((filter.info().whole_keys, filter.info().extractors.len()), (true, 2));
-    let (parts, hasher) = (cases::three_parts(), KeyHasher::default());
+    let (parts, hasher) = (three_parts(), KeyHasher::default());
     let holds = |prefix: &str| filter.may_contain_prefix(&parts.prefix(&hasher, prefix.as_bytes()));
     let held: Vec<u32> = (0..1_000).filter(|number| holds(&format!("key-{number:06}"))).collect();
     assert_eq!(held[..5], [0, 1, 2, 3, 4]);
@@ -252,7 +358,7 @@ fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {
     assert_eq!(table.table_id(), &case.table_id, "{}", case.name);
     for number in 0..case.entries {
         let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
-        assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{} entry {number} with {set}", case.name);
+        assert_eq!(table.get(&key(number)).unwrap(), expected, "{} entry {number} with {set}", case.name);
     }
     for number in 0..ABSENT_KEYS {
         assert_eq!(table.get(&cases::absent_key(number)).unwrap(), Lookup::Absent, "{} with {set}", case.name);

@@ -12,6 +12,5 @@ mod container;
 #[path = "../../../store/tests/common/cases.rs"]
 mod container_cases;
 
-mod cases;
 mod golden;
 mod vectors;

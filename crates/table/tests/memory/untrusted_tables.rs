@@ -153,6 +153,10 @@ struct Properties {
 }
 
 impl Properties {
+    fn of_one_block(entries: u64, raw_key_bytes: u64, data_bytes: u64, bounds: Option<[Vec<u8>; 2]>) -> Self {
+        Self { entries, raw_key_bytes, blocks: 1, data_bytes, bounds, filter: None }
+    }
+
     fn entries(&self) -> Entries {
         let mut out = Entries::default();
         let mut number = |name: &str, number: u64| out.restart(name.as_bytes(), &number.to_le_bytes());
@@ -232,20 +236,15 @@ fn a_hollow_metaindex_or_properties_block_of_three_gib_is_refused_without_making
         let message = refused_at_little_cost("metaindex", || open(&path));
         assert!(message.contains("at most 4096 bytes") && message.contains("3221225468"), "{message}");
 
-        let mut forged = Forged::default();
-        let properties = forged.hole(vast(sum), sum);
-        forged.finish_without_data(&properties);
-        let path = forged.write(directory.path());
-        let message = refused_at_little_cost("properties", || open(&path));
-        assert!(message.contains("damaged"), "{message}");
-
-        let mut forged = Forged::default();
-        // Longer than any properties block: refused without a read.
-        let properties = forged.hole(VAST * 2, sum);
-        forged.finish_without_data(&properties);
-        let path = forged.write(directory.path());
-        let message = refused_at_little_cost("properties", || open(&path));
-        assert!(message.contains("at most 4429185024 bytes"), "{message}");
+        // The second is longer than any properties block: refused without a read.
+        for (bytes, expected) in [(vast(sum), "damaged"), (VAST * 2, "at most 4429185024 bytes")] {
+            let mut forged = Forged::default();
+            let properties = forged.hole(bytes, sum);
+            forged.finish_without_data(&properties);
+            let path = forged.write(directory.path());
+            let message = refused_at_little_cost("properties", || open(&path));
+            assert!(message.contains(expected), "{message}");
+        }
     }
 }
 
@@ -274,14 +273,8 @@ fn a_hollow_filter_of_three_gib_is_not_used_and_takes_no_memory() {
 fn a_hollow_index_or_data_block_of_three_gib_is_an_error_and_takes_no_memory() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
-    let one = |bytes| Properties {
-        entries: 1,
-        raw_key_bytes: 3,
-        blocks: 1,
-        data_bytes: bytes,
-        bounds: Some([b"key".to_vec(), b"key".to_vec()]),
-        filter: None,
-    };
+    let bounds = || Some([b"key".to_vec(), b"key".to_vec()]);
+    let one = |data_bytes| Properties::of_one_block(1, 3, data_bytes, bounds());
     for sum in [0, 7] {
         let mut forged = Forged::default();
         // Never read, because the index comes first.
@@ -361,14 +354,8 @@ fn bomb(key_bytes: usize, restarts: u8, following: u32) -> (Bytes, [Vec<u8>; 2])
     let mut forged = Forged::default();
     let data = forged.block(&entries.seal());
     let count = u64::from(restarts) * (u64::from(following) + 1);
-    let properties = Properties {
-        entries: count + 2,
-        raw_key_bytes: count * key_bytes as u64 + 2,
-        blocks: 1,
-        data_bytes: forged.end,
-        bounds: Some([b"\0".to_vec(), b"\xff".to_vec()]),
-        filter: None,
-    };
+    let (raw_key_bytes, bounds) = (count * key_bytes as u64 + 2, Some([b"\0".to_vec(), b"\xff".to_vec()]));
+    let properties = Properties::of_one_block(count + 2, raw_key_bytes, forged.end, bounds);
     let properties = forged.block(&properties.entries().seal());
     let mut index = Entries::default();
     index.restart(b"\xff", &data);

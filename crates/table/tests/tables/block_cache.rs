@@ -5,11 +5,7 @@ use bytes::Bytes;
 use sstfilter_table::{Lookup, Table, TableError, TableOptions};
 
 use crate::sources::Source;
-use crate::{Entries, bytes_of, open};
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key {number:06}").into_bytes()
-}
+use crate::{Entries, bytes_of, key, open};
 
 /// A table of the even numbers below 2,000, in blocks of 512 bytes.
 fn even_numbers() -> Bytes {
@@ -23,14 +19,6 @@ fn unfiltered() -> TableOptions {
 
 fn cached() -> TableOptions {
     unfiltered().with_block_cache(1 << 30)
-}
-
-// promise: bounded-memory
-#[test]
-fn without_the_option_no_block_is_kept() {
-    let table = open(&even_numbers(), &unfiltered());
-    (0..10).for_each(|_| drop(table.get(&key(4)).unwrap()));
-    assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (10, 0));
 }
 
 #[test]

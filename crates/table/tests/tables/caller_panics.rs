@@ -15,6 +15,8 @@ use sstfilter_store::{PartitionCut, PartitionOptions};
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TableWriter};
 
 use crate::callers::{Builder, Extractor, Policy};
+use crate::container::CUTS;
+use crate::key;
 
 const KEYS: u32 = 1_000;
 
@@ -83,10 +85,6 @@ fn panicking(call: Call, fuse: &Fuse, context: &BuildContext) -> Builder {
             burn_if(&finished, Call::Finish);
             inner.finish()
         })
-}
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key-{number:04}").into_bytes()
 }
 
 fn caught<T>(step: impl FnOnce() -> T) -> Option<T> {
@@ -229,7 +227,7 @@ fn a_builder_that_claims_all_bytes_and_keys_there_can_be_costs_no_table_and_no_k
             let (estimate, mut report, has_filter) = report_of_boasting(&whole, field, claim);
             assert!(estimate >= claim && *field(&mut report) == claim && has_filter);
         }
-        for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+        for cut in CUTS {
             let options = whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap());
             let (estimate, _, has_filter) = report_of_boasting(&options, block_bytes, claim);
             assert!(has_filter && (cut == PartitionCut::HashRange || estimate == u64::MAX), "{estimate} bytes");

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{FixedPrefix, KeyParts, RandomAccess};
-use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
-use sstfilter_table::{Lookup, Table, TableError, TableOptions};
+use sstfilter_store::{FilterBudget, PartitionOptions};
+use sstfilter_table::{Lookup, Table, TableError, TableOptions, TablePart};
 
 use crate::callers::{Builder, Policy};
+use crate::container::CUTS;
 use crate::damage::data_blocks;
-use crate::{Entries, bytes_of, of_keys, open};
+use crate::{Entries, assert_holds, bytes_of, of_keys, open};
 
 // Few, so that all keys can be read after every single flipped bit.
 const ENTRIES: u32 = 24;
@@ -33,25 +34,22 @@ fn build(options: TableOptions) -> Vec<u8> {
 
 fn build_as(id: u8, options: TableOptions) -> Vec<u8> {
     let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
-    let entries: Entries = (0..ENTRIES).map(|number| (key(number * 2), value(number))).collect();
-    bytes_of(&entries, &options.with_table_id([id; 16])).into()
+    bytes_of(&entries(), &options.with_table_id([id; 16])).into()
+}
+
+fn entries() -> Entries {
+    (0..ENTRIES).map(|number| (key(number * 2), value(number))).collect()
 }
 
 /// Checks that every lookup and walk is right.
 fn assert_reads_are_right(table: &Table, what: &str) {
-    for number in 0..ENTRIES {
-        let expected = value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
-        assert_eq!(table.get(&key(number * 2)).unwrap(), expected, "{what}: key {number}");
-        assert_eq!(table.get(&key(number * 2 + 1)).unwrap(), Lookup::Absent, "{what}: beside key {number}");
-    }
+    assert_holds(table, &entries(), what);
     let walked = table.iter().map(|entry| entry.map(|entry| entry.value.map(Vec::from)));
     assert!(walked.map(Result::unwrap).eq((0..ENTRIES).map(value)), "{what}");
 }
 
-fn region(bytes: &[u8], name: &str) -> Range<usize> {
-    let layout = open(&Bytes::copy_from_slice(bytes), &TableOptions::default()).layout();
-    let (_, region) = layout.into_iter().find(|(part, _)| part.name() == name).unwrap();
-    usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
+fn region(bytes: &[u8], part: TablePart) -> Range<usize> {
+    crate::region(&Bytes::copy_from_slice(bytes), part).unwrap()
 }
 
 /// The checksum of contents at `offset` of table 1, computed from the specification.
@@ -95,7 +93,7 @@ fn varint(mut number: u64) -> Vec<u8> {
 
 /// Returns the range of the description of the filters.
 fn description(bytes: &[u8]) -> Range<usize> {
-    let properties = region(bytes, "properties");
+    let properties = region(bytes, TablePart::Properties);
     let start = bytes[properties.clone()].windows(4).position(|window| window == b"SFMD").unwrap() + properties.start;
     // It ends before the three numbers that precede the next property's name.
     let name = b"raw-key-bytes";
@@ -110,7 +108,7 @@ const SECTION: usize = 44;
 fn with_section(bytes: &[u8], at: usize, section: &[u8]) -> Vec<u8> {
     let (start, mut lying) = (description(bytes).start + SECTION + at, bytes.to_vec());
     lying[start..start + section.len()].copy_from_slice(section);
-    reseal(&mut lying, region(bytes, "properties"), &[region(bytes, "metaindex")]);
+    reseal(&mut lying, region(bytes, TablePart::Properties), &[region(bytes, TablePart::Metaindex)]);
     lying
 }
 
@@ -143,7 +141,8 @@ fn open_modest(bytes: Vec<u8>) -> Result<Table, TableError> {
 fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     let bytes = build(TableOptions::default());
     let [filter, properties, index, metaindex] =
-        ["filter", "properties", "index", "metaindex"].map(|name| region(&bytes, name));
+        [TablePart::Filter, TablePart::Properties, TablePart::Index, TablePart::Metaindex]
+            .map(|part| region(&bytes, part));
     let data = data_blocks(&bytes, 1).into_iter().map(|block| (block, vec![index.clone(), metaindex.clone()]));
     let named = [(metaindex.clone(), vec![]), (index.clone(), vec![metaindex.clone()])];
     let described = [filter.clone(), properties.clone()].map(|block| (block, vec![metaindex.clone()]));
@@ -175,11 +174,10 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
 fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
     let whole = TableOptions::default().with_key_parts(parts(4));
-    let cuts = [PartitionCut::KeyRange, PartitionCut::HashRange];
-    let partitioned = cuts.map(|cut| whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()));
+    let partitioned = CUTS.map(|cut| whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()));
     for options in [whole].into_iter().chain(partitioned) {
         let mut lying = build(options);
-        let (properties, metaindex) = (region(&lying, "properties"), region(&lying, "metaindex"));
+        let (properties, metaindex) = (region(&lying, TablePart::Properties), region(&lying, TablePart::Metaindex));
         let at = lying.windows(14).position(|window| window == b"fixed-prefix:4").unwrap();
         lying[at + 13] = b'5';
         reseal(&mut lying, properties, &[metaindex]);
@@ -199,12 +197,12 @@ fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix(
 #[test]
 fn a_description_that_leads_elsewhere_than_to_the_filter_loses_no_key_and_makes_no_room_for_what_it_claims() {
     let bytes = build(TableOptions::default());
-    let filter = region(&bytes, "filter");
+    let filter = region(&bytes, TablePart::Filter);
     let (start, length) = (filter.start as u64, filter.len() as u64);
     let sum = crc32c::crc32c(&bytes[filter.start..filter.end - 4]);
     assert_eq!(with_section(&bytes, 8, &place(0, length, sum)), bytes, "the description of this test is the writer's");
-    let others = ["properties", "index", "metaindex", "footer"].map(|name| {
-        let other = region(&bytes, name);
+    let others = [TablePart::Properties, TablePart::Index, TablePart::Metaindex, TablePart::Footer].map(|part| {
+        let other = region(&bytes, part);
         // The checksum of that part holds.
         let sum = crc32c::crc32c(&bytes[other.start..other.end - 4]);
         place(other.start as u64 - start, other.len() as u64, sum)
@@ -231,7 +229,7 @@ fn a_description_that_leads_elsewhere_than_to_the_filter_loses_no_key_and_makes_
 fn a_damaged_newer_table_of_a_set_is_an_error_and_not_an_older_value() {
     let sound = build(TableOptions::default());
     let mut damaged = sound.clone();
-    damaged[region(&sound, "data")].fill(0xaa);
+    damaged[region(&sound, TablePart::Data)].fill(0xaa);
     let open = |bytes: Vec<u8>| open(&bytes.into(), &TableOptions::default());
     let set = crate::set_of(vec![open(damaged), open(build_as(2, TableOptions::default()))]);
     let present = key(4);

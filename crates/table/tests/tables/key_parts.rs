@@ -139,11 +139,8 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     let (summary, table) = written_with(&others.with_extractor(last_bytes()), keys());
     assert_eq!(summary.filter.as_ref().unwrap().unstable_extractors, ["last bytes"]);
     assert!(table.filter_problem().is_none(), "whole keys and tenants are left");
-    assert!(
-        keys().all(
-            |key| table.filters().may_contain_prefix(&key.as_bytes()[..8]) && table.may_contain_key(key.as_bytes())
-        )
-    );
+    assert!(keys().all(|key| table.filters().may_contain_prefix(&key.as_bytes()[..8])));
+    assert!(keys().all(|key| table.may_contain_key(key.as_bytes())));
     assert!(!table.filters().may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
     let set = crate::set_of(vec![table]);
     assert_eq!(set.snapshot().scan_prefix(b"tenant-00").count(), 70);

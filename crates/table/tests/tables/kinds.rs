@@ -7,7 +7,7 @@ use sstfilter::kind::{EncodedShape, UserKind};
 use sstfilter::{BlockError, FallbackReason, FixedPolicy, KeyHash, KindId, KindRegistry};
 use sstfilter_table::{FilterVerdict, Lookup, TableOptions};
 
-use crate::{of_keys, open, sidecar};
+use crate::{key as key_of, of_keys, open, sidecar};
 
 /// A filter kind that stores the hashes, 8 bytes each.
 #[derive(Debug)]
@@ -41,11 +41,6 @@ impl UserKind for Hashes {
     fn may_contain(&self, _: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
         payload.as_chunks().0.iter().any(|&bytes| u64::from_le_bytes(bytes) == hash.get())
     }
-}
-
-/// Encodes numbers as keys of the same order.
-fn key_of(key: u32) -> Vec<u8> {
-    format!("{key:04}").into_bytes()
 }
 
 #[test]

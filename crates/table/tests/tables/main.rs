@@ -14,10 +14,11 @@ mod container;
 mod engine;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter_table::{Table, TableBuilder, TableOptions, TableSet, TableSnapshot, TableSummary};
+use sstfilter_table::{Lookup, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot, TableSummary};
 
 mod block_cache;
 mod caller_panics;
@@ -36,12 +37,10 @@ mod roundtrip;
 mod salvage;
 mod secret_seed;
 mod sidecar;
-mod sidecar_partitions;
 mod skipped_reads;
 mod snapshots;
 mod sources;
 mod threads;
-mod writer_faults;
 
 /// Values by key; `None` is a tombstone.
 type Entries = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -70,6 +69,27 @@ fn bytes_of(entries: &Entries, options: &TableOptions) -> Bytes {
 
 fn open(bytes: &Bytes, options: &TableOptions) -> Table {
     Table::open_source(bytes.clone(), options).unwrap()
+}
+
+/// Returns the range of a part of the table.
+fn region(bytes: &Bytes, part: TablePart) -> Option<Range<usize>> {
+    let Range { start, end } = open(bytes, &TableOptions::default()).region(part)?;
+    Some(usize::try_from(start).unwrap()..usize::try_from(end).unwrap())
+}
+
+/// Encodes numbers as keys of the same order.
+fn key(number: u32) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+/// Asserts that lookups find these entries, and nothing right behind them.
+fn assert_holds(table: &Table, entries: &Entries, what: &str) {
+    for (key, value) in entries {
+        let expected = value.clone().map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
+        assert_eq!(table.get(key).unwrap(), expected, "{what}: {}", key.escape_ascii());
+        let behind = [key, &b"!"[..]].concat();
+        assert_eq!(table.get(&behind).unwrap(), Lookup::Absent, "{what}: behind {}", key.escape_ascii());
+    }
 }
 
 /// Returns a set of tables, which are listed from the newest to the oldest.

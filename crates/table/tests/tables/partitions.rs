@@ -5,15 +5,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use sstfilter::{BitsPerKey, FixedPolicy, FixedPrefix, KeyParts};
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
-use sstfilter_table::{FilterVerdict, Lookup, Table, TableBuilder, TableOptions, TablePart};
+use sstfilter_table::{FilterVerdict, Lookup, TableBuilder, TableOptions, TablePart};
 
+use crate::container::CUTS;
 use crate::sources::Source;
-use crate::{Entries, bytes_of, open};
-
-const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+use crate::{Entries, assert_holds, bytes_of, open};
 
 /// Entries of a table: the even numbers.
 const ENTRIES: u32 = 20_000;
@@ -30,15 +28,6 @@ fn options(cut: PartitionCut) -> TableOptions {
     TableOptions::default().with_table_id([7; 16]).with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap())
 }
 
-/// Asserts that each key is found, and none of their successors.
-fn assert_has_all(table: &Table, what: &str) {
-    for number in 0..ENTRIES {
-        let expected = Lookup::Found(Bytes::copy_from_slice(&number.to_le_bytes()));
-        assert_eq!(table.get(&key(number * 2)).unwrap(), expected, "{what}: key {number}");
-        assert_eq!(table.get(&key(number * 2 + 1)).unwrap(), Lookup::Absent, "{what}: key {number}");
-    }
-}
-
 #[test]
 fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_and_the_parts() {
     let ribbon = FixedPolicy::ribbon(BitsPerKey::new(10.0).unwrap()).unwrap().with_min_keys(0);
@@ -53,7 +42,7 @@ fn what_goes_into_a_table_with_partitions_comes_out_whatever_the_cut_the_kind_an
             assert!(table.filter_problem().is_none() && table.filters().block().is_none());
             // 20,000 keys at 10 bits take 25 KB, and a partition at most 2 KiB.
             assert!(table.filters().residency().partitions >= 11, "{what}");
-            assert_has_all(&table, what);
+            assert_holds(&table, &entries(), what);
             let stats = table.stats().filters.filter;
             assert_eq!((stats.true_positives, stats.not_loaded, stats.unusable), (u64::from(ENTRIES), 0, 0));
             // About 1 % of 20,000 absent keys.
@@ -115,7 +104,7 @@ fn under_a_budget_opening_reads_nothing_of_a_whole_filter() {
     assert!(!table.may_contain_key(&key(1)));
     assert_eq!(source.reads(), 4);
     assert_eq!(budget.stats().used_bytes, table.filters().residency().whole_bytes);
-    assert_has_all(&table, "whole filter under a budget");
+    assert_holds(&table, &entries(), "whole filter under a budget");
     drop(table);
     assert_eq!(budget.stats().used_bytes, 0);
 }

@@ -8,11 +8,7 @@ use sstfilter_range::RangePolicy;
 use sstfilter_store::FilterBudget;
 use sstfilter_table::{TableBuilder, TableOptions, TableWriter};
 
-use crate::{bytes_of, of_keys, open};
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key{number:06}").into_bytes()
-}
+use crate::{bytes_of, key, of_keys, open};
 
 #[test]
 fn a_table_says_which_level_it_was_written_for() {
@@ -48,7 +44,7 @@ fn every_figure_is_visited_once_and_is_in_the_json() {
     let options = TableOptions::default().with_range_filter(ranges).with_filter_budget(budget.clone());
     let table = open(&bytes_of(&of_keys((0..1_000).map(|number| key(number * 2))), &options), &options);
     (0..2_000).for_each(|number| drop(table.get(&key(number)).unwrap()));
-    let _ = table.filters().may_contain_range(&b"key000001"[..]..&b"key0000011"[..]);
+    let _ = table.filters().may_contain_range(&b"key 000001"[..]..&b"key 0000011"[..]);
     let stats = table.filters().stats();
     let mut visited = BTreeMap::new();
     stats.visit(|name, count| assert_eq!(visited.insert(name, count), None, "{name}"));

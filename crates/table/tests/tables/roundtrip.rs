@@ -64,6 +64,28 @@ fn the_largest_value_and_the_largest_key_fit_and_one_byte_more_is_refused() {
     assert_eq!(table.iter().count(), 2);
 }
 
+/// Values of 100 bytes fill a block each, so the order is checked across blocks.
+#[test]
+fn a_key_out_of_order_or_twice_is_refused_and_the_table_is_as_if_it_had_not_been_offered() {
+    let build = |is_offered: bool| {
+        let mut builder = TableBuilder::new(
+            Vec::new(),
+            &TableOptions::default().with_block_bytes(128).unwrap().with_table_id([1; 16]),
+        )
+        .unwrap();
+        for key in 1..50_u8 {
+            builder.add(&[key], &[0; 100]).unwrap();
+            for refused in [&[key][..], &[key - 1, 9], b""].iter().filter(|_| is_offered) {
+                let error = builder.add(refused, b"2").unwrap_err();
+                assert!(matches!(&error, TableError::KeyOrder { previous, .. } if **previous == [key]), "{error}");
+                assert!(matches!(builder.delete(refused), Err(TableError::KeyOrder { .. })));
+            }
+        }
+        builder.finish().unwrap().0
+    };
+    assert_eq!(build(true), build(false));
+}
+
 // promise: same-bytes
 #[test]
 fn the_same_entries_options_and_id_give_the_same_bytes() {
@@ -112,6 +134,7 @@ fn any_model() -> impl Strategy<Value = Entries> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
 
+    // promise: bounded-memory
     #[test]
     fn any_table_answers_like_a_map_with_and_without_filter_and_cache(
         model in any_model(),

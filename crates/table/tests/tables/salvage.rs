@@ -29,10 +29,8 @@ fn open(bytes: &[u8]) -> Table {
     crate::open(&Bytes::copy_from_slice(bytes), &TableOptions::default())
 }
 
-/// Returns the range of a part of the table.
 fn place(bytes: &[u8], part: TablePart) -> Range<usize> {
-    let region = open(bytes).region(part).unwrap();
-    usize::try_from(region.start).unwrap()..usize::try_from(region.end).unwrap()
+    crate::region(&Bytes::copy_from_slice(bytes), part).unwrap()
 }
 
 /// Missing keys, bytes of the file, and number of blocks.
@@ -66,7 +64,7 @@ impl Salvaged {
     /// Checks that each key of the table is returned with its value or is in a gap, and that nothing else is returned.
     fn check(&self, all: &Entries, what: &str) {
         for (key, value) in all {
-            let bounds = |(lower, upper, ..): &(Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>)| {
+            let bounds = |(lower, upper, ..): &Gap| {
                 let end = |bound: &Bound<Bytes>| bound.as_ref().map(|key| key.to_vec());
                 (end(lower), end(upper)).contains(key)
             };
@@ -145,10 +143,7 @@ fn every_entry_of_a_sound_block_is_given_and_each_damaged_block_is_named() {
                 TableError::Checksum { at, .. } => at.offset,
                 other => panic!("{shape}, case {case}: {other}"),
             };
-            assert_eq!(
-                damage.iter().map(offset).collect::<Vec<_>>(),
-                places.iter().map(|place| place.start).collect::<Vec<_>>()
-            );
+            assert!(damage.iter().map(offset).eq(places.iter().map(|place| place.start)), "{damage:?}");
             let counts = (report.entries, report.data_blocks + hit.len() as u64);
             assert_eq!(counts, (salvaged.entries.len() as u64, table.properties().data_blocks), "{shape}");
         }
@@ -176,12 +171,8 @@ fn without_its_index_and_its_filter_a_table_gives_the_same_entries() {
             let hit = damage_blocks(&mut with, 1 + random.below(5), &mut random);
             hit.iter().for_each(|block| without[block.clone()].copy_from_slice(&with[block.clone()]));
             let (with, without) = (Salvaged::of(&open(&with)), Salvaged::of(&open(&without)));
-            assert!(
-                with.entries == without.entries,
-                "{shape}, case {case}: {} and {}",
-                with.entries.len(),
-                without.entries.len()
-            );
+            let counts = (with.entries.len(), without.entries.len());
+            assert!(with.entries == without.entries, "{shape}, case {case}: {counts:?}");
             without.check(&entries, shape);
             let bytes = |salvaged: &Salvaged| -> u64 {
                 salvaged.missing.iter().map(|(.., place, _)| place.end - place.start).sum()

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use sstfilter::{BlockError, BuildContext, KeyHash, KeyHasher, SecretSeed};
 use sstfilter_store::FilterProblem;
-use sstfilter_table::{FilterVerdict, Lookup, Table, TableError, TableOptions, TablePart, TableSet};
+use sstfilter_table::{FilterVerdict, Table, TableError, TableOptions, TablePart, TableSet};
 
 use crate::callers::Extractor;
-use crate::{Entries, bytes_of, of_keys, open};
+use crate::{Entries, assert_holds, bytes_of, of_keys, open};
 
 const KEYS: u32 = 2_000;
 
@@ -29,12 +29,6 @@ fn table(hasher: &KeyHasher) -> Bytes {
 
 fn reading(hasher: &KeyHasher) -> TableOptions {
     TableOptions::default().with_hasher(hasher.clone())
-}
-
-fn assert_all_found(table: &Table) {
-    for key in 0..KEYS {
-        assert!(matches!(table.get(&name(key)).unwrap(), Lookup::Found(_)), "key {key} is lost");
-    }
 }
 
 /// Asserts that a set of these tables finds all keys, and returns it.
@@ -70,14 +64,14 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own_and_damage
     let strict = reading(&again).reject_foreign_filters();
     let table = open(&bytes, &strict);
     assert!(table.filter_problem().is_none());
-    assert_all_found(&table);
+    assert_holds(&table, &entries(), "lookups");
 
     let mut damaged = bytes.to_vec();
     damaged[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
     let table = open(&damaged.into(), &strict);
     let problem = table.filter_problem().unwrap();
     assert!(matches!(&problem, TableError::Filter { .. }) && !problem.is_foreign_filter(), "{problem}");
-    assert_all_found(&table);
+    assert_holds(&table, &entries(), "lookups");
 }
 
 #[test]
@@ -120,7 +114,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
 
     let table = open(&bytes, &reading(&wrong));
     assert_is_found_out(&table, "another secret");
-    assert_all_found(&table);
+    assert_holds(&table, &entries(), "lookups");
     assert!(table.filter_problem().unwrap().is_foreign_filter());
     assert!(matches!(table.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
     assert!(Table::open_source(bytes.clone(), &reading(&wrong).reject_foreign_filters()).is_err());
@@ -159,7 +153,7 @@ fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_h
         assert_eq!(changed.identity(), function(1).identity());
 
         let opened = open(&bytes, &reading(&changed));
-        assert_all_found(&opened);
+        assert_holds(&opened, &entries(), "lookups");
         let set = set_with_all([opened]);
         assert_is_found_out(&crate::tables_of(&set)[0], &differing.escape_ascii().to_string());
         let newest = open(&bytes_of(&Entries::new(), &TableOptions::default()), &reading(&changed));

@@ -9,11 +9,7 @@ use sstfilter::{BuildContext, KeyHash, KeyHasher};
 use sstfilter_table::{Lookup, Table, TableOptions};
 
 use crate::sources::Source;
-use crate::{bytes_of, of_keys};
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key {number:06}").into_bytes()
-}
+use crate::{bytes_of, key, of_keys};
 
 /// Returns a table of the even numbers below 2,000, and its source.
 fn counted_table(write: &TableOptions, read: &TableOptions) -> (Table, Arc<Source>) {

@@ -13,7 +13,7 @@ use sstfilter_table::{Table, TableOptions, TablePart, TableSet, TableSnapshot};
 
 use crate::engine::AddNewest;
 use crate::sources::Source;
-use crate::{Entries, of_keys, open};
+use crate::{Entries, of_keys, open, sidecar};
 
 fn bytes_of(number: u128, entries: &Entries, options: &TableOptions) -> Bytes {
     crate::bytes_of(entries, &options.clone().with_table_id(number.to_le_bytes()))
@@ -98,27 +98,18 @@ const FILTERS: [Filter; 9] = [
     Filter::None,
 ];
 
-/// The probes that all tables share.
-#[derive(Clone, Copy, Debug)]
-enum Probes {
-    WholeKeys,
-    /// With equal functions, which no reader can know to be equal.
-    WholeKeysByCustomHash,
-    Prefixes,
-    PrefixesAndWholeKeys,
+/// Returns equal functions, which no reader can know to be equal.
+fn custom_hasher() -> KeyHasher {
+    KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key))
 }
 
 fn table_with(
     filter: Filter,
-    (probes, parts): (Probes, &KeyParts),
+    (hasher, parts): (KeyHasher, &KeyParts),
     number: u128,
     entries: &Entries,
     read: &TableOptions,
 ) -> Arc<Table> {
-    let hasher = match probes {
-        Probes::WholeKeysByCustomHash => KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key)),
-        _ => KeyHasher::default(),
-    };
     let built = if let Filter::Foreign = filter { KeyHasher::with_seed(9) } else { hasher.clone() };
     let mut options = TableOptions::default().with_context(BuildContext::new(&built)).with_key_parts(parts.clone());
     let mut read = read.clone().with_hasher(hasher).with_key_parts(parts.clone());
@@ -140,12 +131,8 @@ fn table_with(
             bytes[usize::try_from(table.region(TablePart::Filter).unwrap().start).unwrap()] ^= 1;
         }
         Filter::Sidecar => {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("table");
-            std::fs::write(&path, &bytes).unwrap();
-            Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
-            // Its blocks are read after the folder is removed.
-            return Arc::new(Table::open(&path, &read).unwrap());
+            let sidecar = sidecar::built(&bytes.clone().into(), &read, &options);
+            return Arc::new(sidecar::open(&sidecar::files(&bytes.into(), sidecar), read));
         }
         _ => {}
     }
@@ -154,13 +141,13 @@ fn table_with(
 
 #[test]
 fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
-    for probes in [Probes::WholeKeys, Probes::WholeKeysByCustomHash, Probes::Prefixes, Probes::PrefixesAndWholeKeys] {
-        let extractor = Arc::new(FixedPrefix::new(3));
-        let parts = match probes {
-            Probes::WholeKeys | Probes::WholeKeysByCustomHash => KeyParts::whole_keys(),
-            Probes::Prefixes => KeyParts::extracted(extractor),
-            Probes::PrefixesAndWholeKeys => KeyParts::whole_keys().with_extractor(extractor),
-        };
+    let (whole_keys, extractor) = (KeyParts::whole_keys(), Arc::new(FixedPrefix::new(3)));
+    for (hasher, parts) in [
+        (KeyHasher::default as fn() -> KeyHasher, whole_keys.clone()),
+        (custom_hasher, whole_keys.clone()),
+        (KeyHasher::default, KeyParts::extracted(extractor.clone())),
+        (KeyHasher::default, whole_keys.with_extractor(extractor)),
+    ] {
         let run = |is_batch: bool| {
             let read = TableOptions::default().with_block_cache(1 << 30);
             let (mut edit, mut model) = (ViewEdit::new(), Entries::new());
@@ -175,7 +162,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
                 let entries: Entries =
                     (0..30).map(|entry| (format!("{:04}", key(entry)).into_bytes(), value(entry))).collect();
                 let filter = FILTERS[number as usize % FILTERS.len()];
-                edit = edit.add_newest(level, table_with(filter, (probes, &parts), number.into(), &entries, &read));
+                edit = edit.add_newest(level, table_with(filter, (hasher(), &parts), number.into(), &entries, &read));
                 model.extend(entries);
             }
             let tables = TableSet::new([]).unwrap().apply(edit).unwrap();
@@ -196,7 +183,7 @@ fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
         };
         let (singly, batches) = (run(false), run(true));
         for (one, other) in singly.iter().zip(&batches) {
-            assert_eq!(one, other, "{probes:?}");
+            assert_eq!(one, other, "{parts}");
         }
         let of_filter = |number: usize| {
             let counts = singly.iter().filter(|(table, _)| u128::from_le_bytes(*table) as usize % 9 == number);

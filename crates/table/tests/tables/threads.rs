@@ -8,12 +8,13 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
-use sstfilter::RandomAccess;
-use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
+use sstfilter::{
+    BlockBuilder, FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RandomAccess, RegisterBlockedBloom,
+};
 use sstfilter_store::{FileFilterBuilder, FileFilters, FilterStore, FilterView, PendingRead};
-use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot};
+use sstfilter_table::{Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot, TableWriter};
 
-use crate::{bytes_of, of_keys};
+use crate::{bytes_of, key, of_keys};
 
 /// A disk on which one chosen read waits for a signal.
 struct SlowDisk {
@@ -42,10 +43,6 @@ impl RandomAccess for SlowDisk {
         }
         self.bytes.read_exact_at(buf, offset)
     }
-}
-
-fn key(number: u32) -> Vec<u8> {
-    format!("key {number:06}").into_bytes()
 }
 
 fn table_bytes() -> Bytes {
@@ -86,23 +83,11 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
 // promise: threads
 #[test]
 fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
-    fn is_shared<T: Send + Sync>() {}
-    fn is_moved<T: Send>() {}
-    is_shared::<KeyHasher>();
-    is_shared::<FilterBlock<Bytes>>();
-    is_shared::<FilterReader<Bytes>>();
-    is_shared::<FilterSet<Bytes>>();
-    is_shared::<Table>();
-    is_shared::<TableSet>();
-    is_shared::<TableSnapshot>();
-    is_shared::<FilterView<Table>>();
-    is_shared::<FilterStore>();
-    is_shared::<FileFilters>();
-    is_moved::<PendingRead>();
-    is_moved::<FileFilterBuilder>();
-    is_shared::<RegisterBlockedBloom>();
-    is_shared::<Arc<dyn FilterPolicy>>();
-    is_moved::<TableBuilder<Vec<u8>>>();
-    is_moved::<sstfilter_table::TableWriter>();
-    is_moved::<Box<dyn sstfilter::BlockBuilder>>();
+    // A tuple is shared or moved if each of its types is.
+    fn are_shared<T: Send + Sync>() {}
+    fn are_moved<T: Send>() {}
+    are_shared::<(KeyHasher, FilterBlock<Bytes>, FilterReader<Bytes>, FilterSet<Bytes>, RegisterBlockedBloom)>();
+    are_shared::<(Table, TableSet, TableSnapshot, FilterView<Table>)>();
+    are_shared::<(FilterStore, FileFilters, Arc<dyn FilterPolicy>)>();
+    are_moved::<(PendingRead, FileFilterBuilder, TableBuilder<Vec<u8>>, TableWriter, Box<dyn BlockBuilder>)>();
 }

@@ -1,5 +1,7 @@
 //! Footers: the fixed bytes at the end of a table, which identify its engine.
 
+use core::ops::Range;
+
 use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums};
 use crate::format::cursor::Cursor;
@@ -32,12 +34,6 @@ impl Engine {
     }
 }
 
-impl core::fmt::Display for Engine {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// The length of the longest footer: Pebble's from version 7 on.
 pub const MAX_FOOTER_BYTES: usize = 61;
 
@@ -55,7 +51,7 @@ const ROCKSDB_FOOTER_BYTES: usize = 1 + HANDLES_BYTES + 4 + 8;
 /// Replaces the handles from format version 6 on. Read as handles, both have size 0, which no older version writes.
 const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
 /// The position of the footer's own checksum, from format version 6 on.
-const FOOTER_CHECKSUM: core::ops::Range<usize> = 5..9;
+const FOOTER_CHECKSUM: Range<usize> = 5..9;
 /// The newest format version whose rules are known (`kLatestBbtFormatVersion` of RocksDB 11.8).
 const LATEST_FORMAT_VERSION: u32 = 7;
 
@@ -108,6 +104,35 @@ impl Footer {
             None => Err(Error::NotATable { found: tail.get(tail.len().saturating_sub(8)..).unwrap_or(tail).to_vec() }),
         }
     }
+
+    /// Parses the two handles of a footer that lies at `range` of the file, and whose checksums have no context.
+    fn with_handles(
+        engine: Engine,
+        format_version: u32,
+        kind: ChecksumType,
+        handles: &[u8],
+        range: Range<u64>,
+    ) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(handles);
+        let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor))
+        else {
+            return Err(malformed(range.start, "expected the handles of metaindex and index".into()));
+        };
+        let shortest: usize =
+            [metaindex.offset, metaindex.size, index.offset, index.size].into_iter().map(shortest_varint_bytes).sum();
+        // Reported by `verify` only, because the engines accept it.
+        let is_longer = handles.len() - cursor.rest().len() != shortest;
+        Ok(Self {
+            engine,
+            format_version,
+            checksums: Checksums::without_context(kind),
+            metaindex,
+            index: Some(index),
+            offset: range.start,
+            bytes: range.end - range.start,
+            padding_is_damaged: is_longer || cursor.rest().iter().any(|&byte| byte != 0),
+        })
+    }
 }
 
 fn footer_of<const BYTES: usize>(tail: &[u8]) -> Result<&[u8; BYTES], Error> {
@@ -115,24 +140,18 @@ fn footer_of<const BYTES: usize>(tail: &[u8]) -> Result<&[u8; BYTES], Error> {
         .ok_or_else(|| malformed(0, format!("expected a footer of {BYTES} bytes, and the file has {}", tail.len())))
 }
 
-pub(crate) fn malformed(offset: u64, problem: String) -> Error {
-    Error::Malformed { part: Part::Footer, offset, problem }
+fn malformed(offset: u64, problem: String) -> Error {
+    Error::malformed(Part::Footer, offset, problem)
+}
+
+fn unsupported(what: impl Into<String>) -> Error {
+    Error::unsupported(Part::Footer, what)
 }
 
 fn parse_leveldb(footer: &[u8; LEVELDB_FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Error> {
     let offset = file_bytes - LEVELDB_FOOTER_BYTES as u64;
     let (handles, _magic) = footer.split_at(HANDLES_BYTES);
-    let handles = Handles::parse(handles, offset)?;
-    Ok(Footer {
-        engine: Engine::LevelDb,
-        format_version: 0,
-        checksums: Checksums::without_context(ChecksumType::Crc32c),
-        metaindex: handles.metaindex,
-        index: Some(handles.index),
-        offset,
-        bytes: LEVELDB_FOOTER_BYTES as u64,
-        padding_is_damaged: handles.padding_is_damaged,
-    })
+    Footer::with_handles(Engine::LevelDb, 0, ChecksumType::Crc32c, handles, offset..file_bytes)
 }
 
 fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Error> {
@@ -144,24 +163,13 @@ fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result
     };
     // Format version 0 has LevelDB's footer, so 0 in this footer is damage.
     if format_version == 0 || format_version > LATEST_FORMAT_VERSION {
-        return Err(Error::Unsupported { part: Part::Footer, what: format!("format version {format_version}") });
+        return Err(unsupported(format!("format version {format_version}")));
     }
-    let kind = ChecksumType::from_byte(kind)
-        .ok_or_else(|| Error::Unsupported { part: Part::Footer, what: format!("checksum type {kind}") })?;
+    let kind = ChecksumType::from_byte(kind).ok_or_else(|| unsupported(format!("checksum type {kind}")))?;
     if format_version >= 6 {
         return parse_checked(footer, part2, kind, format_version, offset);
     }
-    let handles = Handles::parse(part2, offset)?;
-    Ok(Footer {
-        engine: Engine::RocksDb,
-        format_version,
-        checksums: Checksums::without_context(kind),
-        metaindex: handles.metaindex,
-        index: Some(handles.index),
-        offset,
-        bytes: ROCKSDB_FOOTER_BYTES as u64,
-        padding_is_damaged: handles.padding_is_damaged,
-    })
+    Footer::with_handles(Engine::RocksDb, format_version, kind, part2, offset..file_bytes)
 }
 
 /// Parses format versions 6 and 7: the footer has a checksum, and the metaindex lies right before it and contains the
@@ -204,11 +212,7 @@ fn check(footer: &[u8; ROCKSDB_FOOTER_BYTES], checksums: Checksums, offset: u64,
     let mut unsummed = *footer;
     // The checksum covers the whole footer, with zeros in place of the checksum itself.
     unsummed[FOOTER_CHECKSUM].fill(0);
-    let found = checksums.expected(&unsummed, offset);
-    if found == stored {
-        return Ok(());
-    }
-    Err(Error::Checksum { part: Part::Footer, offset, expected: stored, found })
+    Error::check(Part::Footer, offset, stored, checksums.expected(&unsummed, offset))
 }
 
 fn metaindex_before(footer_offset: u64, size: u32) -> Result<BlockHandle, Error> {
@@ -223,31 +227,9 @@ fn metaindex_before(footer_offset: u64, size: u32) -> Result<BlockHandle, Error>
 /// values there, and ignores the rest.
 fn reserved_is_damaged(reserved: &[u8]) -> Result<bool, Error> {
     if reserved.last_chunk::<8>().is_some_and(|last| *last != [0; 8]) {
-        return Err(Error::Unsupported { part: Part::Footer, what: "a later feature of format version 6".into() });
+        return Err(unsupported("a later feature of format version 6"));
     }
     Ok(reserved.iter().any(|&byte| byte != 0))
-}
-
-/// The two handles of a footer without a checksum.
-pub(crate) struct Handles {
-    pub(crate) metaindex: BlockHandle,
-    pub(crate) index: BlockHandle,
-    pub(crate) padding_is_damaged: bool,
-}
-
-impl Handles {
-    pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, Error> {
-        let mut cursor = Cursor::new(bytes);
-        let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor))
-        else {
-            return Err(malformed(offset, "expected the handles of metaindex and index".into()));
-        };
-        let shortest: usize =
-            [metaindex.offset, metaindex.size, index.offset, index.size].into_iter().map(shortest_varint_bytes).sum();
-        // Reported by `verify` only, because the engines accept it.
-        let longer = bytes.len() - cursor.rest().len() != shortest;
-        Ok(Self { metaindex, index, padding_is_damaged: longer || cursor.rest().iter().any(|&byte| byte != 0) })
-    }
 }
 
 /// Returns the shortest encoding's length. Writers use no longer one: a longer varint has a flipped "more follows" bit

@@ -4,8 +4,8 @@
 //! footer precedes the version; from version 7 on four bytes of attributes precede the CRC32C.
 
 use crate::error::{Error, Part};
-use crate::format::checksum::{ChecksumType, Checksums, masked};
-use crate::format::footer::{Engine, Footer, HANDLES_BYTES, Handles, malformed};
+use crate::format::checksum::{ChecksumType, masked};
+use crate::format::footer::{Engine, Footer, HANDLES_BYTES, malformed, unsupported};
 
 /// Version and magic number.
 const END_BYTES: usize = 4 + 8;
@@ -27,26 +27,17 @@ pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Footer, Error> {
     }
     let (&kind, rest) = footer.split_first().ok_or_else(|| short(bytes))?;
     let Some(kind @ (ChecksumType::Crc32c | ChecksumType::XxHash64)) = ChecksumType::from_byte(kind) else {
-        return Err(Error::Unsupported { part: Part::Footer, what: format!("checksum type {kind}") });
+        return Err(unsupported(format!("checksum type {kind}")));
     };
-    let handles = Handles::parse(rest.get(..HANDLES_BYTES).unwrap_or(rest), offset)?;
-    Ok(Footer {
-        engine: Engine::Pebble,
-        format_version: version,
-        checksums: Checksums::without_context(kind),
-        metaindex: handles.metaindex,
-        index: Some(handles.index),
-        offset,
-        bytes: bytes as u64,
-        padding_is_damaged: handles.padding_is_damaged,
-    })
+    let handles = rest.get(..HANDLES_BYTES).unwrap_or(rest);
+    Footer::with_handles(Engine::Pebble, version, kind, handles, offset..file_bytes)
 }
 
 fn attributes_bytes(version: u32) -> Result<usize, Error> {
     match version {
         1..=6 => Ok(0),
         7..=LATEST_VERSION => Ok(4),
-        _ => Err(Error::Unsupported { part: Part::Footer, what: format!("version {version} of Pebble's format") }),
+        _ => Err(unsupported(format!("version {version} of Pebble's format"))),
     }
 }
 
@@ -66,9 +57,8 @@ fn check(footer: &[u8], offset: u64) -> Result<(), Error> {
     let Some(((front, stored), end)) = parts else {
         return Err(malformed(offset, format!("expected a checksum, got {} bytes", footer.len())));
     };
-    let expected = u32::from_le_bytes(*stored);
     let found = masked(crc32c::crc32c_append(crc32c::crc32c(front), end));
-    if found == expected { Ok(()) } else { Err(Error::Checksum { part: Part::Footer, offset, expected, found }) }
+    Error::check(Part::Footer, offset, u32::from_le_bytes(*stored), found)
 }
 
 #[cfg(test)]
@@ -93,10 +83,8 @@ mod tests {
         assert!(parse(&footer(1, 5), 1_000).is_ok());
         assert!(parse(&footer(3, 1), 1_000).is_ok());
         for (checksum, version) in [(0, 5), (2, 5), (4, 5), (1, 0), (1, 9), (1, u32::MAX)] {
-            assert!(
-                matches!(parse(&footer(checksum, version), 1_000), Err(Error::Unsupported { .. })),
-                "{checksum} {version}"
-            );
+            let refused = parse(&footer(checksum, version), 1_000);
+            assert!(matches!(refused, Err(Error::Unsupported { .. })), "{checksum} {version}");
         }
     }
 

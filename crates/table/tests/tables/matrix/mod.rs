@@ -231,6 +231,11 @@ struct Stored {
 }
 
 impl Stored {
+    /// Stores bytes by themselves and in one piece: those that are read, another file's, and an earlier one's.
+    fn whole(form: &'static str, [bytes, other, earlier]: [Bytes; 3]) -> Self {
+        Self { form, bytes, other, earlier, pieces: vec![], around: places::Around::default() }
+    }
+
     fn swapped(&self) -> Bytes {
         let quarter = self.bytes.len() / 4;
         let runs = [0..quarter, quarter..2 * quarter];
@@ -357,10 +362,7 @@ fn check(place: &dyn Place, matrix: Matrix) {
 fn no_cell_of_the_matrix_is_empty_without_a_reason() {
     let mut cells = 0;
     for (name, matrix) in expected::all() {
-        assert!(
-            matrix.iter().map(|(wrong, _)| *wrong).eq(Wrong::ALL),
-            "{name}: one row for everything that can be wrong"
-        );
+        assert!(matrix.iter().map(|(wrong, _)| *wrong).eq(Wrong::ALL), "{name}: a row for all that can be wrong");
         for cell in matrix.iter().flat_map(|(_, cells)| cells) {
             match cell {
                 Cell::Never(reason) => assert!(reason.len() > 20, "{name}: '{reason}' is no reason"),

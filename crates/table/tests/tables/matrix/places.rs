@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,14 +15,14 @@ use sstfilter::{
 use sstfilter_map::{FileMap, Lookups, MapBuilder, MapIndex, MapOptions};
 use sstfilter_range::{RangeContext, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter_store::{
-    FileFilters, FilterBudget, FilterMetadata, FilterStore, FilterView, PartitionCut, PartitionOptions,
+    FileFilters, FilterBudget, FilterMetadata, FilterStore, FilterView, PartitionCut, PartitionIndex, PartitionOptions,
 };
 use sstfilter_table::{Lookup, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet};
 
 use super::{Answers, Config, EARLIER, OTHER, OWN, Reader, Stored, keys, known_keys, probed};
 use crate::container::{Container, ranges};
 use crate::engine::{Disk, File, view_of};
-use crate::sidecar;
+use crate::{region, sidecar};
 
 /// A place where filters are stored.
 pub(super) trait Place {
@@ -103,36 +102,40 @@ fn in_engine(form: &'static str, store: &FilterStore, files: [(char, char); 3]) 
     };
     let [(bytes, metadata), (other, _), (earlier, _)] = files.map(build);
     let opened = store.open(metadata.clone(), bytes.clone());
-    let pieces = opened.partitions().map(ranges).unwrap_or_default();
+    let around = Around { metadata: Some(metadata), ..Around::default() };
+    loaded_or_lazy(form, &[bytes, other, earlier], opened.partitions(), &around)
+}
+
+/// The filters of a file that are loaded when it is opened, and the same that are loaded when they are probed.
+fn loaded_or_lazy(
+    form: &'static str,
+    bytes: &[Bytes; 3],
+    partitions: Option<&PartitionIndex>,
+    around: &Around,
+) -> [Stored; 2] {
+    let pieces = partitions.map(ranges).unwrap_or_default();
     [false, true].map(|is_lazy| {
-        let around = Around { metadata: Some(metadata.clone()), is_lazy, ..Around::default() };
-        let (bytes, other, earlier) = (bytes.clone(), other.clone(), earlier.clone());
-        Stored { form, bytes, other, earlier, pieces: pieces.clone(), around }
+        let around = Around { is_lazy, ..around.clone() };
+        Stored { pieces: pieces.clone(), around, ..Stored::whole(form, bytes.clone()) }
     })
 }
 
 /// Opens filter bytes by their description, in a view of one file.
-fn in_view(
-    store: FilterStore,
-    metadata: &FilterMetadata,
-    is_lazy: bool,
+fn in_view<'a>(
+    around: &'a Around,
     bytes: Option<Bytes>,
-) -> (FilterStore, Arc<File>) {
-    let store = if is_lazy { store.with_budget(FilterBudget::unlimited()) } else { store };
+    config: &Config,
+) -> (FilterStore, &'a FilterMetadata, Arc<File>) {
+    let (store, metadata) = (config.store(), around.metadata.as_ref().unwrap());
+    let store = if around.is_lazy { store.with_budget(FilterBudget::unlimited()) } else { store };
     let disk = Disk::new(bytes.unwrap_or_default());
     let filters = store.open(metadata.clone(), disk.clone());
-    (store, Arc::new(File::new(BTreeSet::new(), disk, filters)))
+    (store, metadata, Arc::new(File::new(BTreeSet::new(), disk, filters)))
 }
 
 /// Probes point filters through a view.
-fn ask_view(
-    metadata: &FilterMetadata,
-    is_lazy: bool,
-    bytes: Option<Bytes>,
-    config: &Config,
-    reader: Reader,
-) -> Answers {
-    let (store, file) = in_view(config.store(), metadata, is_lazy, bytes);
+fn ask_view(around: &Around, bytes: Option<Bytes>, config: &Config, reader: Reader) -> Answers {
+    let (store, metadata, file) = in_view(around, bytes, config);
     let view = view_of(&store, &[(0, &file)]);
     let may_contain = candidates(&view, reader == Reader::Batch);
     Answers {
@@ -151,12 +154,6 @@ fn table_of((file, name): (char, char), options: TableOptions) -> Bytes {
     builder.finish().unwrap().0.into()
 }
 
-fn region(table: &Bytes, part: TablePart) -> Option<Range<usize>> {
-    let table = Table::open_source(table.clone(), &TableOptions::default()).unwrap();
-    let range = table.region(part)?;
-    Some(usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap())
-}
-
 /// Stores a filter in a table: the bytes are those of the table's `part`, and of the top index behind it.
 fn in_table(form: &'static str, options: &TableOptions, part: TablePart) -> Stored {
     let own = table_of(FILES[0], options.clone());
@@ -165,14 +162,11 @@ fn in_table(form: &'static str, options: &TableOptions, part: TablePart) -> Stor
     // Partitions of other keys may have other lengths.
     let is_same = |table| region(table, part).as_ref() == Some(&filter);
     assert!(index.is_some() || tables.iter().all(is_same), "tables of one shape");
-    let [table, other, earlier] = tables;
     let end = index.map_or(filter.end, |index| index.end);
-    let opened = Table::open_source(table.clone(), options).unwrap();
+    let opened = crate::open(&tables[0], options);
     let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
-    let range = filter.start..end;
-    let around = Around { table: table.clone(), at: filter.start, ..Around::default() };
-    let [bytes, other, earlier] = [table, other, earlier].map(|table| table.slice(range.clone()));
-    Stored { form, bytes, other, earlier, pieces, around }
+    let around = Around { table: tables[0].clone(), at: filter.start, ..Around::default() };
+    Stored { pieces, around, ..Stored::whole(form, tables.map(|table| table.slice(filter.start..end))) }
 }
 
 /// Returns the table with these bytes in place of the stored ones.
@@ -246,8 +240,7 @@ impl Place for Block {
             Reader::View => in_engine("whole", &writer.store(), DESCRIBED).into(),
             Reader::Table => vec![in_table("whole", &writer.options(), TablePart::Filter)],
             _ => {
-                let [bytes, other, earlier] = FILES.map(|file| Self::of(writer, file));
-                vec![Stored { form: "whole", bytes, other, earlier, pieces: vec![], around: Around::default() }]
+                vec![Stored::whole("whole", FILES.map(|file| Self::of(writer, file)))]
             }
         }
     }
@@ -262,10 +255,7 @@ impl Place for Block {
                 let block = FilterBlock::load(bytes.unwrap(), context).map_err(named)?;
                 Ok(answers(each_probed(|key| block.may_contain(filters.hash(key))), None))
             }
-            Reader::View => {
-                let Around { metadata, is_lazy, .. } = &stored.around;
-                Ok(ask_view(metadata.as_ref().unwrap(), *is_lazy, bytes, config, reader))
-            }
+            Reader::View => Ok(ask_view(&stored.around, bytes, config, reader)),
             Reader::Table => open_table(with_bytes(stored, bytes), config, reader),
             Reader::File | Reader::Set | Reader::Batch => {
                 let loaded = filters.load_with_known_keys(bytes, id(OWN), &known);
@@ -333,10 +323,7 @@ impl Place for Partitions {
                 let problem = container.problems().pop().map(named);
                 Ok(Answers { is_found: container.verify().is_err(), ..answers(may_contain, problem) })
             }
-            _ => {
-                let Around { metadata, is_lazy, .. } = &stored.around;
-                Ok(ask_view(metadata.as_ref().unwrap(), *is_lazy, bytes, config, reader))
-            }
+            _ => Ok(ask_view(&stored.around, bytes, config, reader)),
         }
     }
 }
@@ -355,14 +342,10 @@ impl Place for Sidecar {
         let whole = [("whole", writer.options())];
         let cut = CUTS.map(|(form, cut)| (form, writer.options().with_partitioned_filter(partitions(cut))));
         let of_form = |(form, options): (&'static str, TableOptions)| {
-            let [bytes, other, earlier] = tables.each_ref().map(|table| sidecar::built(table, &reading, &options));
-            let opened = sidecar::open(&sidecar::files(&tables[0], bytes.clone()), reading.clone());
-            let pieces = opened.filters().partitions().map(ranges).unwrap_or_default();
-            [false, true].map(|is_lazy| {
-                let around = Around { table: tables[0].clone(), is_lazy, ..Around::default() };
-                let (bytes, other, earlier) = (bytes.clone(), other.clone(), earlier.clone());
-                Stored { form, bytes, other, earlier, pieces: pieces.clone(), around }
-            })
+            let bytes = tables.each_ref().map(|table| sidecar::built(table, &reading, &options));
+            let opened = sidecar::open(&sidecar::files(&tables[0], bytes[0].clone()), reading.clone());
+            let around = Around { table: tables[0].clone(), ..Around::default() };
+            loaded_or_lazy(form, &bytes, opened.filters().partitions(), &around)
         };
         whole.into_iter().chain(cut).flat_map(of_form).collect()
     }
@@ -372,7 +355,8 @@ impl Place for Sidecar {
         if reader == Reader::View {
             let identity = Table::open_source(table.clone(), &TableOptions::default()).unwrap().identity();
             let metadata = FilterMetadata::of_sidecar(&bytes, bytes.len() as u64, &identity).map_err(named)?;
-            return Ok(ask_view(&metadata, *is_lazy, Some(bytes), config, reader));
+            let around = Around { metadata: Some(metadata), ..stored.around.clone() };
+            return Ok(ask_view(&around, Some(bytes), config, reader));
         }
         let options = config.options();
         let options = if *is_lazy { options.with_filter_budget(FilterBudget::unlimited()) } else { options };
@@ -452,16 +436,11 @@ impl Place for Layers {
         let [scalable, rotating] = [Self::scalable as fn(&Config, char) -> Bytes, Self::rotating]
             .map(|build| [OWN, OTHER].map(|file| build(writer, file)));
         let unbound = |[bytes, earlier]: [Bytes; 2]| [bytes, other.clone(), earlier];
-        let forms = [(Self::SCALABLE, unbound(scalable)), (Self::ROTATING, unbound(rotating))];
-        let stored = |(form, [bytes, other, earlier]): (&'static str, [Bytes; 3])| Stored {
-            form,
-            bytes,
-            other,
-            earlier,
-            pieces: vec![],
-            around: Around::default(),
-        };
-        [(Self::LATE, [late, other.clone(), earlier])].into_iter().chain(forms).map(stored).collect()
+        vec![
+            Stored::whole(Self::LATE, [late, other.clone(), earlier]),
+            Stored::whole(Self::SCALABLE, unbound(scalable)),
+            Stored::whole(Self::ROTATING, unbound(rotating)),
+        ]
     }
 
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
@@ -508,8 +487,7 @@ impl Place for Ranges {
                 vec![in_table("ranges", &options, TablePart::RangeFilter)]
             }
             _ => {
-                let [bytes, other, earlier] = FILES.map(|file| Self::block(writer, file));
-                vec![Stored { form: "ranges", bytes, other, earlier, pieces: vec![], around: Around::default() }]
+                vec![Stored::whole("ranges", FILES.map(|file| Self::block(writer, file)))]
             }
         }
     }
@@ -517,9 +495,7 @@ impl Place for Ranges {
     fn ask(&self, reader: Reader, stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
         match reader {
             Reader::View => {
-                let Around { metadata, is_lazy, .. } = &stored.around;
-                let metadata = metadata.as_ref().unwrap();
-                let (store, file) = in_view(config.store(), metadata, *is_lazy, bytes);
+                let (store, metadata, file) = in_view(&stored.around, bytes, config);
                 let view = view_of(&store, &[(0, &file)]);
                 let may_contain = each_probed(|key| view.candidates_in_range(key..=key).count() > 0);
                 Ok(Answers {
@@ -661,7 +637,7 @@ impl Place for Map {
                 ask_set(&set, reader).map_err(named)?
             }
             Reader::View | Reader::Batch => {
-                let (store, file) = in_view(config.store(), stored.around.metadata.as_ref().unwrap(), false, None);
+                let (store, _, file) = in_view(&stored.around, None, config);
                 let view = view_of(&store, &[(0, &file)]).with_maps(&[map]).map_err(named)?;
                 candidates(&view, reader == Reader::Batch)
             }
@@ -681,9 +657,8 @@ impl Place for WholeTable {
 
     fn stored(&self, _reader: Reader, writer: &Config) -> Vec<Stored> {
         let options = writer.options().with_block_bytes(512).unwrap();
-        let [bytes, other, earlier] = FILES.map(|file| table_of(file, options.clone()));
         // Data blocks are not all of one length; parts of two of them change places.
-        vec![Stored { form: "whole", bytes, other, earlier, pieces: vec![], around: Around::default() }]
+        vec![Stored::whole("whole", FILES.map(|file| table_of(file, options.clone())))]
     }
 
     fn ask(&self, reader: Reader, _stored: &Stored, bytes: Option<Bytes>, config: &Config) -> Result<Answers, String> {
