@@ -22,7 +22,6 @@ mod foreign;
 mod get;
 #[cfg(target_os = "linux")]
 mod hostile;
-mod json;
 mod map;
 mod map_probe;
 mod options;

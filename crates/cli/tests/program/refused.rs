@@ -254,3 +254,31 @@ fn a_dash_is_standard_input_for_keys_seeds_and_files() {
         assert!(twice.contains("standard input can be read only once"), "{twice}");
     }
 }
+
+/// A script must not wait for an object that a command prints twice, in another form, or not at all.
+#[test]
+fn after_an_error_there_is_one_object_too() {
+    let place = Place::new();
+    let (out, missing) = (place.build(10, &[]), place.text("missing"));
+    for arguments in [
+        &["get", &missing, "key"][..],
+        &["get"],
+        &["build", "--generate", "0", "--out", &out],
+        &["build", "--generate", "9", "--out", &out],
+        &["probe", &out, "--keys", &missing],
+        &["completions", "bash"],
+        &["frobnicate"],
+        &[],
+    ] {
+        let run = run(&[arguments, &["--json"]].concat()).expect_code(2);
+        let object = run.json();
+        let error = object["error"].as_str().unwrap();
+        assert!(
+            !error.is_empty() && !error.starts_with("error") && run.stderr.contains(error),
+            "{arguments:?}: {object}"
+        );
+        // `get` may have printed entries before it fails.
+        assert!(object.as_object().unwrap().len() == 1 || object["found"].is_array(), "{object}");
+    }
+    assert!(run(&["--help", "--json"]).expect_code(0).stdout.contains("Usage"));
+}
