@@ -17,7 +17,7 @@ use crate::commands::rebuild::RebuildArgs;
 use crate::commands::report::run::ReportArgs;
 use crate::commands::verify::VerifyArgs;
 use crate::file::blocks::{RangePrefix, parse_prefix};
-use crate::file::key_list::KeysFormat;
+use crate::file::context::KeysFormat;
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -84,11 +84,11 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 /// Returns the reason why the command could not run.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(system::secret::hasher_from).transpose()?;
-    let format = cli.keys_format;
     let context = FileContext {
         secret,
         comparator: cli.comparator.clone(),
         range_prefix: cli.range_prefix,
+        keys_format: cli.keys_format,
         unchecked_filters: cli.unchecked_filters,
         progress: None,
         options: cli.reading_options(),
@@ -96,24 +96,24 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);
     let outcome = match &cli.command {
         Command::Demo => output.print(commands::demo::run::run()?),
-        Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
+        Command::Build(args) => output.print(commands::build::run::run(args, &context)?),
         Command::Rebuild(args) => output.print(commands::rebuild::run(args, &context)?),
-        Command::Get(args) => commands::get::run(args, format, &context, &mut output),
-        Command::Probe(args) => commands::probe::run(args, format, &context, &mut output),
-        Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
+        Command::Get(args) => commands::get::run(args, &context, &mut output),
+        Command::Probe(args) => commands::probe::run(args, &context, &mut output),
+        Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, &context)?),
         Command::Map(MapCommand::Merge(args)) => output.print(commands::map::merge::run(args, &context)?),
-        Command::Filter(args) => commands::filter::run(args, format, &context, &mut output),
-        Command::Inspect(args) => output.print(commands::inspect::run(args, format, &context)?),
-        Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),
+        Command::Filter(args) => commands::filter::run(args, &context, &mut output),
+        Command::Inspect(args) => output.print(commands::inspect::run(args, &context)?),
+        Command::Verify(args) => output.print(commands::verify::run(args, &context)?),
         Command::Compare(args) => match args.range_length {
-            Some(units) => output.print(commands::compare::ranges::run(args, units, format, &context)?),
-            None => output.print(commands::compare::run::run(args, &cli.reading_options(), format, &context)?),
+            Some(units) => output.print(commands::compare::ranges::run(args, units, &context)?),
+            None => output.print(commands::compare::run::run(args, &context)?),
         },
         Command::Advise(AdviseCommand::Files(args)) => output.print(commands::advise::files::run(args)),
         Command::Advise(AdviseCommand::Kind(args)) => output.print(commands::advise::kind::run(args)?),
         Command::Advise(AdviseCommand::Levels(args)) => output.print(commands::advise::levels::run(args, &context)?),
         Command::Completions(args) => commands::completions::run(args, Cli::command(), Cli::parser(), &mut output),
-        Command::Report(args) => output.print(commands::report::run::run(args, format, &context)?),
+        Command::Report(args) => output.print(commands::report::run::run(args, &context)?),
     }?;
     // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 use crate::model::batch::Ends;
 use crate::model::probe::{Because, FileProbe};
 use crate::print::types::{Key, PathName};

@@ -12,8 +12,8 @@ use sstfilter::FileId;
 
 use super::listing::{Answer, FileAnswer, Listing, Sought, Verdict, distinct_names, for_each_listed};
 use super::options::FamilyArgs;
-use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::{Context, KeysFormat};
+use crate::file::key_list::KeyLines;
 use crate::file::look::{Look, look_at};
 use crate::file::map::OpenMap;
 use crate::file::names::engine_number;
@@ -181,12 +181,7 @@ struct Probed {
 
 /// Probes all files. The answer is no if a file is damaged, and a failure if one cannot be read; both count as files
 /// that may contain each key.
-pub(crate) fn run(
-    args: &ProbeArgs,
-    format: KeysFormat,
-    context: &Context,
-    output: &mut Output<'_>,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &ProbeArgs, context: &Context, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let mut walk = Walk::of(&args.paths)?;
     // A sidecar without its table is a filter like others if it was passed.
     let passed: Vec<_> = args.paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
@@ -198,9 +193,9 @@ pub(crate) fn run(
         // Read first, so that keys cannot be read from it.
         input::whole_standard_input()?;
     }
-    let sought = args.sought(format)?;
+    let sought = args.sought(context.keys_format)?;
     let store = Store { args, sought: &sought, context };
-    let mut probed = store.probe(&mut walk, format)?;
+    let mut probed = store.probe(&mut walk)?;
     // Which files there are, and on which levels, is then unknown.
     probed.is_incomplete |= !walk.problems.is_empty();
     let states = probed.rows.iter().map(|row| row.counts.state);
@@ -225,14 +220,14 @@ pub(crate) fn run(
             let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
             let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
             for_each_listed(&probes, listing, (&sought, has_others), |position, files| {
-                let mut line = sought.encoded(position, format);
+                let mut line = sought.encoded(position, context.keys_format);
                 if listing == Listing::All {
                     let (names, reasons): (Vec<_>, Vec<_>) =
                         files.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
                     let (number, names, reasons) = (number(files.len()), names.join(","), reasons.join(","));
                     line.extend(format!("\t{number}\t{names}\t{reasons}").into_bytes());
                 }
-                output.record(&[&line], format.terminator())
+                output.record(&[&line], context.keys_format.terminator())
             })?;
             return Ok(outcome);
         }
@@ -261,7 +256,7 @@ pub(crate) fn run(
 
 impl Store<'_> {
     /// Probes all files.
-    fn probe(&self, walk: &mut Walk, format: KeysFormat) -> anyhow::Result<Probed> {
+    fn probe(&self, walk: &mut Walk) -> anyhow::Result<Probed> {
         let keys = match self.sought {
             Sought::Keys(lines) => KeyBatch::new(lines.iter().map(|(key, _)| key).collect()),
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
@@ -304,7 +299,7 @@ impl Store<'_> {
                 break;
             }
         }
-        for list in Source::lists(&self.args.key_lists, format)? {
+        for list in Source::lists(&self.args.key_lists)? {
             let path = Some(list.found.path.as_path());
             let (id, probe) = match list.open(self.context) {
                 Ok(list) => (Some(list.id), FileProbe::of_map(lookup.says(list.id), all_of(self.sought.len()))),

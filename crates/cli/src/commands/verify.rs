@@ -11,7 +11,6 @@ use sstfilter::FileId;
 
 use crate::file::context::Context;
 use crate::file::database::EngineFile;
-use crate::file::key_list::KeysFormat;
 use crate::file::look::NEITHER;
 use crate::file::map::OpenMap;
 use crate::file::names::is_leftover;
@@ -58,9 +57,9 @@ record! {
     }
 }
 
-pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, VerifyReport)> {
+pub(crate) fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<(Outcome, VerifyReport)> {
     let mut walk = Walk::of(&args.paths)?;
-    let lists = Source::lists(&args.key_lists, format)?;
+    let lists = Source::lists(&args.key_lists)?;
     let orphans: Vec<_> = walk.orphans.iter().map(|path| Found::alone(path)).collect();
     let bytes = |found: &Found| input::length(&found.path).unwrap_or(0);
     let all = walk.files.iter().chain(&orphans).chain(&walk.not_live);

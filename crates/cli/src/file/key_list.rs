@@ -11,68 +11,19 @@
 //! byte of the key or value like any other unless the format is `crlf`: otherwise, a key that ends with one could not
 //! be looked up.
 
-use std::borrow::Cow;
-use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
 use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
+use super::context::KeysFormat;
 use super::look::{Look, look_at};
 use super::names::is_named_like_table;
 use crate::print::note;
 use crate::system::{input, memory};
-use crate::words::escape::key_text;
+use crate::words::escape::decode_hex;
 use crate::words::units;
-
-/// The format of keys in files and on the command line; see the table above.
-///
-/// The variants have no comments, which would appear in the help of every command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KeysFormat {
-    #[default]
-    Lines,
-    Crlf,
-    Nul,
-    Hex,
-}
-
-impl KeysFormat {
-    /// Returns the last byte of each record.
-    fn separator(self) -> u8 {
-        if self == Self::Nul { 0 } else { b'\n' }
-    }
-
-    /// Returns the bytes to write after each key.
-    pub(crate) fn terminator(self) -> &'static [u8] {
-        if self == Self::Nul { b"\0" } else { self.line_end() }
-    }
-
-    /// Returns the bytes to write after each line of key and value.
-    pub(crate) fn line_end(self) -> &'static [u8] {
-        if self == Self::Crlf { b"\r\n" } else { b"\n" }
-    }
-
-    /// Returns the key in this format, without its terminator.
-    pub(crate) fn encoded(self, key: &[u8]) -> Cow<'_, [u8]> {
-        match self {
-            Self::Lines | Self::Crlf | Self::Nul => Cow::Borrowed(key),
-            Self::Hex => Cow::Owned(key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()),
-        }
-    }
-
-    /// Parses a key from a command line argument.
-    pub(crate) fn parse_argument(self, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
-        let mut key = argument.as_encoded_bytes().to_vec();
-        if self == Self::Hex {
-            let length = decode_hex(&mut key)?;
-            key.truncate(length);
-        }
-        Ok(key)
-    }
-}
 
 /// The position of one entry's key and value in the text. The value begins one byte after the key.
 #[derive(Clone, Copy, Debug)]
@@ -285,38 +236,9 @@ impl KeyLines {
     }
 }
 
-impl KeysFormat {
-    /// Describes the expected contents, for a message about a file without keys.
-    fn expected(self) -> &'static str {
-        match self {
-            Self::Lines | Self::Crlf => "one per line; a value may follow a tab",
-            Self::Nul => "keys that each end with a NUL byte",
-            Self::Hex => "one per line in hexadecimal digits; a value may follow a tab",
-        }
-    }
-}
-
 /// Returns the number of bytes before the first key of `text`. In `nul`, any byte may be part of a key.
 fn byte_order_mark_bytes(text: &[u8], format: KeysFormat) -> usize {
     if format != KeysFormat::Nul && text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
-}
-
-/// Decodes `digits` in place, from their beginning on, and returns the number of bytes.
-fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
-    let prefix_bytes = if digits.starts_with(b"0x") || digits.starts_with(b"0X") { 2 } else { 0 };
-    let count = digits.len() - prefix_bytes;
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    if let Some(wrong) = digits[prefix_bytes..].iter().find(|&&byte| digit(byte).is_none()) {
-        let wrong = key_text(&[*wrong]);
-        bail!("expected hexadecimal digits, two for each byte of a key or value, got '{wrong}'");
-    }
-    ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");
-    for index in 0..count / 2 {
-        let at = prefix_bytes + 2 * index;
-        // All digits were checked above, so the defaults are never used.
-        digits[index] = digit(digits[at]).unwrap_or(0) << 4 | digit(digits[at + 1]).unwrap_or(0);
-    }
-    Ok(count / 2)
 }
 
 /// Reads a file or standard input. Fails early if its length shows that sorting would need more memory than `limit`.
@@ -409,6 +331,8 @@ fn count_records(text: &[u8], format: KeysFormat) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
     use crate::effort;
 

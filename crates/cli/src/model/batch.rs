@@ -13,7 +13,8 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIter
 use roaring::RoaringBitmap;
 use sstfilter::{HashIdentity, KeyHash, KeyHasher, KeyRange};
 
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 use crate::words::escape::key_text;
 use crate::words::units::grouped;
 

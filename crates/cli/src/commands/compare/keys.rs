@@ -10,7 +10,7 @@ use sstfilter::KeyHasher;
 use sstfilter_interop::Engine;
 
 use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::key_list::KeyLines;
 use crate::file::look::{Look, look_at};
 use crate::file::names::is_named_like_table;
 use crate::file::open::open;
@@ -194,7 +194,6 @@ fn reached<'a>(absent: &[&[u8]], mut keys: impl DoubleEndedIterator<Item = &'a [
 
 /// How keys are read, and what is to be said about it.
 pub(super) struct Intake<'a> {
-    format: KeysFormat,
     context: &'a Context,
     pub(super) notes: Vec<String>,
     /// Files that were not read to their end, and why.
@@ -204,8 +203,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(format: KeysFormat, context: &'a Context) -> Self {
-        Self { format, context, notes: Vec::new(), not_read: Vec::new(), outcome: Outcome::Yes }
+    pub(super) fn new(context: &'a Context) -> Self {
+        Self { context, notes: Vec::new(), not_read: Vec::new(), outcome: Outcome::Yes }
     }
 
     /// Notes what is wrong with a file after `keys` of its keys were read.
@@ -283,7 +282,7 @@ impl Keys {
     }
 
     fn add_list(&mut self, path: &Path, option: &str, intake: &Intake<'_>) -> anyhow::Result<()> {
-        let lines = KeyLines::read(path, intake.format, option)?;
+        let lines = KeyLines::read(path, intake.context.keys_format, option)?;
         // Nearly always there is only one file, whose text need not be copied.
         if self.lines.len() == 0 {
             self.lines = lines;

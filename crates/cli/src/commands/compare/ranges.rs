@@ -13,7 +13,6 @@ use super::keys::{Intake, Keys};
 use super::run::CompareArgs;
 use crate::commands::options::with_prefix;
 use crate::file::context::{Context, RangePrefix};
-use crate::file::key_list::KeysFormat;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{Outcome, record};
 use crate::words::units::{brief_percent, counted};
@@ -65,13 +64,8 @@ record! {
     }
 }
 
-pub(crate) fn run(
-    args: &CompareArgs,
-    units: u64,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<(Outcome, RangeComparison)> {
-    let mut intake = Intake::new(format, context);
+pub(crate) fn run(args: &CompareArgs, units: u64, context: &Context) -> anyhow::Result<(Outcome, RangeComparison)> {
+    let mut intake = Intake::new(context);
     let read = Keys::read(&args.source.input, "--input", &mut intake)?;
     let keys = Shape::of(read.iter().collect(), context.range_prefix);
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);

@@ -14,7 +14,6 @@ use super::page;
 use super::rows::{Comparison, Footing, alarm, conclusion};
 use crate::commands::options::{AUTO, parse_bits_per_key};
 use crate::file::context::Context;
-use crate::file::key_list::KeysFormat;
 use crate::file::replace::OwnFiles;
 use crate::measure::filters::{MeasuredKind, measure, steps};
 use crate::measure::made_up::Curves;
@@ -72,19 +71,13 @@ const FILES: [(&str, &str); 2] = [
 /// The report warns if there are fewer absent keys: at 1 %, they show no more than ten false positives.
 const FEW_ABSENT_KEYS: u64 = 1_000;
 
-/// Compares all kinds. The answer is no if any filter lost a key, or a table is damaged. `options` are the command line
-/// options for reading tables.
-pub(crate) fn run(
-    args: &CompareArgs,
-    options: &str,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<(Outcome, Comparison)> {
+/// Compares all kinds. The answer is no if any filter lost a key, or a table is damaged.
+pub(crate) fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<(Outcome, Comparison)> {
     let begun = Instant::now();
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, &args.source.inputs())).transpose()?;
     let footing = Footing::new(args.fpr, args.bits_per_key)?;
-    let mut intake = Intake::new(format, context);
+    let mut intake = Intake::new(context);
     let (workload, absent_from) = args.source.workload(&mut intake)?;
 
     let names: Vec<_> = kind::all().iter().map(|entry| entry.name).chain([AUTO]).collect();
@@ -105,7 +98,7 @@ pub(crate) fn run(
     let reached: usize = workload.reached.iter().map(core::ops::Range::len).sum();
     let mut comparison = Comparison {
         program: "sstfilter",
-        command: args.command(options),
+        command: args.command(&context.options),
         keys: workload.keys(),
         dealt_files: workload.files.len() as u64,
         absent_keys,

@@ -6,7 +6,8 @@ use anyhow::{Context, ensure};
 use flate2::read::GzDecoder;
 use sstfilter::{KeyHash, KeyHasher};
 
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 
 const PRESENT: &[u8] = include_bytes!("../../../keys/debian-bookworm-packages.tsv.gz");
 const ABSENT: &[u8] = include_bytes!("../../../keys/debian-sid-only-packages.txt.gz");

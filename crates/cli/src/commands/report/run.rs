@@ -10,7 +10,6 @@ use sstfilter_charts::{Axis, Chart, Colour, Form, Mark, Point, Series, Style, to
 
 use super::rates::Survey;
 use crate::commands::options::{FamilyArgs, parse_bits_per_key};
-use crate::file::key_list::KeysFormat;
 use crate::file::open::Context;
 use crate::file::problem::{State, explained};
 use crate::file::replace::OwnFiles;
@@ -104,10 +103,10 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// Reports on a store. The answer is no if a table is damaged, and a failure if one cannot be read.
-pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
+pub(crate) fn run(args: &ReportArgs, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
     // Checked first: minutes of work must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, args.absent.as_slice())).transpose()?;
-    let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
+    let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, context)).transpose()?;
     let survey = Survey::of(&args.paths, args.family.family.as_deref(), given.as_ref(), context)?;
     let states = survey.tables().map(|table| table.state);
     let problems = survey.walk.problems.iter().map(|(_, problem)| problem.state);
