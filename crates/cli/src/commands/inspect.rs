@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::open::{Context, open_to_probe};
 use crate::file::problem::State;
 use crate::file::walk::{Found, Walk, is_directory};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &InspectArgs, context: &Context) -> anyhow::Result<(Outc
     let walk = Walk::of(&args.files)?;
     let orphans = walk.orphans.iter().map(|path| Found::alone(path));
     let all: Vec<_> = walk.files.iter().cloned().chain(orphans).collect();
-    let has_map = all.iter().any(|found| matches!(look_at(&found.path), Ok(Look::Map)));
+    let has_map = all.iter().any(|found| matches!(look_at(&found.path), Ok(Format::FileMap)));
     let (mut files, mut unread) = (Vec::new(), None);
     for found in all {
         match open_to_probe(&found, context) {

@@ -14,7 +14,7 @@ use super::listing::{Answer, FileAnswer, Listing, Sought, Verdict, distinct_name
 use super::options::FamilyArgs;
 use crate::file::context::{Context, KeysFormat};
 use crate::file::key_list::KeyLines;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::map::OpenMap;
 use crate::file::names::engine_number;
 use crate::file::open::open_to_probe;
@@ -262,7 +262,7 @@ impl Store<'_> {
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
         };
         let mut probed = Probed::default();
-        let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
+        let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Format::FileMap));
         let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(is_map);
         let (mut maps, mut problems) = (Vec::new(), Vec::new());
         for found in &found {

@@ -18,7 +18,7 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use super::context::KeysFormat;
-use super::look::{Look, look_at};
+use super::look::{Format, look_at};
 use super::names::is_named_like_table;
 use crate::print::note;
 use crate::system::{input, memory};
@@ -113,9 +113,10 @@ impl KeyLines {
         let name = input::name(path);
         // A pipe is read once, and not here.
         if input::length(path).is_some()
-            && let look @ (Look::Table | Look::Foreign(_) | Look::Map) = look_at(path)?
+            && let look = look_at(path)?
+            && (look.is_table() || look == Format::FileMap)
         {
-            let what = if look == Look::Map { "a file map" } else { "a table" };
+            let what = if look.is_table() { "a table" } else { "a file map" };
             bail!("{name}: expected a file of keys, got {what}");
         }
         let text = read_text(path, option, format, limit)?;

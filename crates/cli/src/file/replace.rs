@@ -17,7 +17,7 @@ use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::NamedTempFile;
 
 use super::database::directory_of;
-use super::look::{Look, begins_with, is_own_file, list};
+use super::look::{Format, begins_with, is_own_file, list};
 use super::names::is_leftover;
 use crate::system::{input, interrupt};
 use crate::words::escape::path_name;
@@ -34,7 +34,7 @@ pub(crate) enum Replaces {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mark {
     /// The checksum at the end of a file of this format.
-    End(Look),
+    End(Format),
     /// The same, of a filter without a table.
     BareFilter,
     /// The beginning of a page.
@@ -42,7 +42,7 @@ pub(crate) enum Mark {
 }
 
 impl Replaces {
-    pub(crate) const SIDECAR: Self = Self::Own(Mark::End(Look::Sidecar));
+    pub(crate) const SIDECAR: Self = Self::Own(Mark::End(Format::Sidecar));
 
     /// Fails if `path` exists and must not be replaced.
     pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
@@ -56,7 +56,7 @@ impl Replaces {
         match self {
             Self::Nothing => bail!("{name} already exists: choose another --out, or replace it with --overwrite"),
             Self::Own(mark) if mark.is_on(path)? => Ok(()),
-            Self::Own(Mark::End(Look::Sidecar)) => {
+            Self::Own(Mark::End(Format::Sidecar)) => {
                 bail!("{name} was not written by this command, or was cut short: {MOVE_OR_DELETE}")
             }
             Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another path"),
@@ -70,9 +70,11 @@ const MOVE_OR_DELETE: &str = "move it away, or delete it by hand if it is the re
 impl Mark {
     fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
-            Self::End(Look::Sidecar) if input::length(path) == Some(0) => Ok(true),
+            Self::End(Format::Sidecar) if input::length(path) == Some(0) => Ok(true),
             Self::End(look) => is_own_file(path, &[look]),
-            Self::BareFilter => is_own_file(path, &[Look::FilterBlock, Look::RangeFilter, Look::Partitions]),
+            Self::BareFilter => {
+                is_own_file(path, &[Format::FilterBlock, Format::RangeFilter, Format::PartitionedFilter])
+            }
             Self::Beginning(text) => begins_with(path, text.as_bytes()),
         }
     }

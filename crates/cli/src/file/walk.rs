@@ -8,7 +8,7 @@ use std::{fs, io};
 use anyhow::{Context, bail};
 
 use super::database::{Database, EngineFile, REPLACED, Standing, directory_of, is_not_found};
-use super::look::{Look, list, look_at};
+use super::look::{Format, list, look_at};
 use super::names::{engine_number, has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
 use super::problem::{ORPHAN, Problem};
 use crate::system::input;
@@ -86,7 +86,7 @@ impl Walk {
         let is_named = |path: &Path| directory_of(path).is_some_and(|directory| !whole.contains(&canonical(directory)));
         let is_alone = walk.files.is_empty();
         let is_meant = |found: &mut Found| {
-            let is_complete = || !matches!(look_at(&found.path), Ok(Look::Neither));
+            let is_complete = || !matches!(look_at(&found.path), Ok(Format::Other));
             let is_replaced = matches!(found.standing, Standing::NotLive(REPLACED));
             is_named(&found.path) && (is_alone || is_replaced || is_complete())
         };
@@ -305,7 +305,7 @@ fn path_in_directory(path: &Path) -> PathBuf {
 /// filter without a table, beside them is not live, nor is it a rest.
 fn standing(database: &Database, path: &Path) -> Standing {
     let standing = database.standing(path);
-    let is_of_engine = || is_named_like_table(path) && !matches!(look_at(path), Ok(Look::Table));
+    let is_of_engine = || is_named_like_table(path) && !matches!(look_at(path), Ok(Format::Table));
     if matches!(standing, Standing::Live(_)) || is_of_engine() { standing } else { Standing::Unknown }
 }
 
@@ -333,11 +333,11 @@ impl Role {
             return Self::File;
         }
         let look = look_at(file).ok();
-        let is_sidecar = look == Some(Look::Sidecar);
+        let is_sidecar = look == Some(Format::Sidecar);
         match table_of_sidecar(file) {
             Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
-            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
-            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            Some(table) if is_sidecar || (look == Some(Format::Other) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Format::Other) => Self::Other,
             // A filter block without a table may have any name.
             _ => Self::File,
         }

@@ -1,28 +1,13 @@
 //! The description of a file: one structure for tables of all engines, filters without a table, sidecars, maps, and
 //! files that are none of these. A field is unknown if the format does not record it.
 
+use crate::file::look::Format;
 use crate::file::open::Origin;
 use crate::file::problem::State;
 use crate::print::types::{Bits, Bytes, Figure, Key, Open, PathName, Rate};
 use crate::print::{record, words};
 
 words! {
-    /// What a file is, by its bytes.
-    pub(crate) enum Format {
-        Other = "other",
-        Table = "table",
-        FilterBlock = "filter block",
-        PartitionedFilter = "partitioned filter",
-        RangeFilter = "range filter",
-        Layers = "layers",
-        Sidecar = "sidecar",
-        FileMap = "file map",
-        RocksDbTable = "RocksDB table",
-        LevelDbTable = "LevelDB table",
-        PebbleTable = "Pebble table",
-        EngineFile = "engine file",
-    }
-
     /// Where a filter is stored.
     pub(crate) enum Role {
         Table = "table",
@@ -174,17 +159,6 @@ record! {
         pub(crate) offset: Option<u64> [row],
         pub(crate) part_bytes: Option<Bytes> [row],
         pub(crate) checksum: Option<String> [row],
-    }
-}
-
-impl Format {
-    /// Whether the file is a table of another engine.
-    pub(crate) fn is_of_engine(self) -> bool {
-        matches!(self, Self::RocksDbTable | Self::LevelDbTable | Self::PebbleTable)
-    }
-
-    pub(crate) fn is_table(self) -> bool {
-        self == Self::Table || self.is_of_engine()
     }
 }
 

@@ -7,9 +7,9 @@ use sstfilter::KindId;
 use sstfilter_interop::{FilterInfo, FilterKind};
 use sstfilter_store::sidecar_path;
 
-use super::file::{FileReport, FilterReport, Format, Reason, Role};
+use super::file::{FileReport, FilterReport, Reason, Role};
 use crate::file::database::Standing;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::open::{Context, open_table};
 use crate::file::problem::{ORPHAN, STALE, State, state_of_filter};
 use crate::file::replace::Replaces;
@@ -108,8 +108,8 @@ pub(crate) fn judge(report: &mut FileReport, found: &Found, context: &Context) {
     } else if report.format == Format::Sidecar && is_stale(path, context) {
         report.blame(State::Stale, None, STALE);
     }
-    let has_sidecar = || !input::is_standard(path) && matches!(look_at(&sidecar_path(path)), Ok(Look::Sidecar));
-    if report.format.is_of_engine() && has_sidecar() {
+    let has_sidecar = || !input::is_standard(path) && matches!(look_at(&sidecar_path(path)), Ok(Format::Sidecar));
+    if report.format.engine().is_some() && has_sidecar() {
         report.blame(
             State::Ok,
             None,
@@ -215,7 +215,7 @@ pub(crate) fn advice(path: &Path, format: Format, reason: &Reason) -> (&'static 
         State::Damaged if is_table => {
             ("If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])
         }
-        State::Damaged if format.is_of_engine() => (
+        State::Damaged if format.engine().is_some() => (
             "If only the filter is damaged, compact the table in its engine; otherwise restore the file from a backup.",
             &[VERIFY],
         ),
@@ -224,7 +224,7 @@ pub(crate) fn advice(path: &Path, format: Format, reason: &Reason) -> (&'static 
         }
         State::Damaged => ("Build the file again, or restore it from a backup.", &[VERIFY]),
         State::NotChecked => ("", &[VERIFY]),
-        State::Unusable if format.is_of_engine() => (
+        State::Unusable if format.engine().is_some() => (
             "If the reason names an option or a comparator, pass it (--comparator). Otherwise, set one of the engine's own \
              filter policies, and compact the table.",
             &[INSPECT],

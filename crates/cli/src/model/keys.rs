@@ -10,7 +10,7 @@ use sstfilter::{FileId, KeyHash, KeyHasher};
 
 use crate::file::context::{Context, KeysFormat};
 use crate::file::key_list::KeyLines;
-use crate::file::look::{Look, list, look_at};
+use crate::file::look::{Format, list, look_at, may_be_table};
 use crate::file::names::is_leftover;
 use crate::file::open::{Body, Opened, open};
 use crate::file::problem::{Problem, State};
@@ -100,10 +100,7 @@ enum Keys {
 impl Source {
     /// Returns the tables among files, with what may have been one, and the paths of the others.
     pub(crate) fn tables(files: &[Found]) -> (Vec<Self>, Vec<&Path>) {
-        let has_keys = |found: &&Found| {
-            matches!(look_at(&found.path), Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_))
-        };
-        let (tables, others): (Vec<_>, Vec<_>) = files.iter().partition(has_keys);
+        let (tables, others): (Vec<_>, Vec<_>) = files.iter().partition(|found| may_be_table(&found.path));
         let tables = tables.into_iter().map(|found| Self { found: found.clone(), is_list: false });
         (tables.collect(), others.into_iter().map(|found| found.path.as_path()).collect())
     }
@@ -144,7 +141,7 @@ impl Source {
     /// Returns the hasher of a table of this library; `None` for other files, and for tables that cannot be opened.
     pub(crate) fn own_hasher(&self, context: &Context) -> anyhow::Result<Option<KeyHasher>> {
         // Looked at first: a store may have 100,000 tables of another engine.
-        let is_own = !self.is_list && matches!(look_at(&self.found.path), Ok(Look::Table));
+        let is_own = !self.is_list && matches!(look_at(&self.found.path), Ok(Format::Table));
         let opened = is_own.then(|| open(&self.found, context).ok()).flatten();
         let Some(Opened { body: Body::Table(table), .. }) = opened else { return Ok(None) };
         let (described, hasher) = (table.properties().filters.hash_identity(), table.store().filters().hasher());

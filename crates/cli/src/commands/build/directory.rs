@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::TempDir;
 
-use crate::file::look::{Look, list};
+use crate::file::look::{Format, list};
 use crate::file::names::{has_table_extension, is_leftover, is_numbered_by_us, table_beside, table_name, table_number};
 use crate::file::replace::{self, Mark, Replaces, ensure_no_database};
 use crate::system::interrupt::MadeDirectories;
@@ -107,7 +107,7 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         if !has_table_extension(table) {
             continue;
         }
-        let look = if sidecar_of.is_some() { Look::Sidecar } else { Look::Table };
+        let look = if sidecar_of.is_some() { Format::Sidecar } else { Format::Table };
         Replaces::Own(Mark::End(look)).check(&file)?;
         ensure!(
             is_numbered_by_us(table),
@@ -138,7 +138,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     for file in list(leftover)? {
         let is_temporary = is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
         if !is_temporary {
-            Replaces::Own(Mark::End(Look::Table)).check(&file)?;
+            Replaces::Own(Mark::End(Format::Table)).check(&file)?;
         }
         remove(&[file])?;
     }

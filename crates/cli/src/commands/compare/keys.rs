@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, ensure};
 use clap::{ArgGroup, Args};
 use sstfilter::KeyHasher;
-use sstfilter_interop::Engine;
 
 use crate::file::context::Context;
 use crate::file::key_list::KeyLines;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at, may_be_table};
 use crate::file::names::is_named_like_table;
 use crate::file::open::open;
 use crate::file::problem::{BY_SST_DUMP, Problem, State, explained};
@@ -221,7 +220,7 @@ impl<'a> Intake<'a> {
         };
         self.not_read.push(format!("{name}: {read}{why}"));
         self.outcome = self.outcome.max(problem.state.outcome());
-        let is_of_rocksdb = matches!(look_at(path), Ok(Look::Foreign(Engine::RocksDb)));
+        let is_of_rocksdb = matches!(look_at(path), Ok(Format::RocksDbTable));
         // Once for all tables, because the command is long.
         let note = format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}");
         if problem.state == State::Unusable && is_of_rocksdb && !self.notes.contains(&note) {
@@ -250,25 +249,21 @@ impl Keys {
         let mut keys = Self { lines: KeyLines::default(), tables: 0 };
         for found in &walk.files {
             let before = keys.lines.len();
-            // Standard input cannot be read twice.
-            let is_standard = input::is_standard(&found.path);
-            match if is_standard { Ok(Look::Neither) } else { look_at(&found.path) } {
-                // Files of keys have no magic number. One that is named like a table was cut short.
-                Ok(Look::Neither) if !is_named_like_table(&found.path) => {
-                    keys.add_list(&found.path, option, intake)?;
-                }
-                Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_) => {
-                    let read = keys.add_table(found, intake.context);
-                    let added = keys.lines.len() - before;
-                    // The keys before the damage are kept, and the report says how many they are.
-                    read.unwrap_or_else(|problem| intake.leave_out(&found.path, added, &problem));
-                    keys.tables += usize::from(added > 0);
-                }
-                Ok(_) => {
-                    let reason =
-                        anyhow!("it is a filter or a map, which has no keys: pass its table, or a file of keys");
-                    intake.leave_out(&found.path, 0, &Problem::new(State::Unusable, reason));
-                }
+            let path = &found.path;
+            // Files of keys have no magic number. One that is named like a table was cut short. Standard input cannot be
+            // read twice.
+            let is_unknown = input::is_standard(path) || matches!(look_at(path), Ok(Format::Other));
+            if is_unknown && !is_named_like_table(path) {
+                keys.add_list(path, option, intake)?;
+            } else if may_be_table(path) {
+                let read = keys.add_table(found, intake.context);
+                let added = keys.lines.len() - before;
+                // The keys before the damage are kept, and the report says how many they are.
+                read.unwrap_or_else(|problem| intake.leave_out(path, added, &problem));
+                keys.tables += usize::from(added > 0);
+            } else {
+                let reason = anyhow!("it is a filter or a map, which has no keys: pass its table, or a file of keys");
+                intake.leave_out(path, 0, &Problem::new(State::Unusable, reason));
             }
         }
         let said: Vec<_> = intake.not_read.iter().chain(&intake.notes).map(|line| format!("; {line}")).collect();

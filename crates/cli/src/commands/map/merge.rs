@@ -10,7 +10,7 @@ use sstfilter_map::MapOptions;
 
 use super::target::{Target, WrittenMap};
 use crate::file::context::Context;
-use crate::file::look::{Look, look_at};
+use crate::file::look::look_at;
 use crate::file::map::OpenMap;
 use crate::file::walk::{Found, Walk, is_directory};
 use crate::model::keys::{Source, id_text, parse_fingerprint};
@@ -93,8 +93,8 @@ fn sources_at(path: &Path) -> anyhow::Result<Vec<Source>> {
             Err(_) => Source::lists(&[path.to_owned()]),
         };
     }
-    match look_at(path)? {
-        Look::Table | Look::Foreign(_) => Ok(Source::tables(&[Found::alone(path)]).0),
-        _ => Source::lists(&[path.to_owned()]),
+    if look_at(path)?.is_table() {
+        return Ok(Source::tables(&[Found::alone(path)]).0);
     }
+    Source::lists(&[path.to_owned()])
 }

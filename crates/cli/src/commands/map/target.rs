@@ -11,7 +11,7 @@ use sstfilter_map::{MapMerge, MapOptions, MapReport as Written};
 
 use crate::commands::options::OutArgs;
 use crate::file::context::Context;
-use crate::file::look::Look;
+use crate::file::look::Format;
 use crate::file::map::OpenMap;
 use crate::file::open::open;
 use crate::file::problem::Problem;
@@ -59,7 +59,7 @@ fn parse_page_bytes(text: &str) -> Result<u32, String> {
 }
 
 /// The mark of all maps.
-const MARK: Mark = Mark::End(Look::Map);
+const MARK: Mark = Mark::End(Format::FileMap);
 
 impl Target {
     pub(super) fn threads(&self) -> usize {

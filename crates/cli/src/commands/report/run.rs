@@ -10,12 +10,13 @@ use sstfilter_charts::{Axis, Chart, Colour, Form, Mark, Point, Series, Style, to
 
 use super::rates::Survey;
 use crate::commands::options::{FamilyArgs, parse_bits_per_key};
+use crate::file::look::Format;
 use crate::file::open::Context;
 use crate::file::problem::{State, explained};
 use crate::file::replace::OwnFiles;
 use crate::model::absent::AbsentKeys;
 use crate::model::costs::{Cost, TableFilter};
-use crate::model::file::{FileReport, Format, Reason};
+use crate::model::file::{FileReport, Reason};
 use crate::model::group::{Family, Figures, Surveyed};
 use crate::model::judge::{Step, advice};
 use crate::print::html::{document, figure, head, links, list, paragraph, rows, section, whole};
@@ -203,7 +204,7 @@ fn title(tables: &[&FileReport]) -> String {
     };
     let engine = |table: &&FileReport| match table.format {
         Format::Table => Some("sstfilter"),
-        format => format.text().strip_suffix(" table"),
+        format => format.engine(),
     };
     let engines: BTreeSet<_> = tables.iter().filter_map(engine).collect();
     let engines = if engines.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(engines).join(", ")) };
