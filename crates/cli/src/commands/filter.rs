@@ -60,7 +60,7 @@ pub(crate) fn run(args: &FilterCommandArgs, context: &Context, output: &mut Outp
         return Ok(Outcome::Yes);
     }
     write(&target.out, &block, target.replaces(Mark::BareFilter))?;
-    let written = open(&Found::alone(&target.out), context).map_err(|problem| problem.reason)?;
+    let written = open(&Found::alone(&target.out), context)?;
     output.print((Outcome::Yes, describe(&written, context)))
 }
 

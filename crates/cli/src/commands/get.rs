@@ -220,7 +220,7 @@ impl Printer<'_, '_> {
     }
 
     fn foreign_keys(&mut self, path: &Path) -> anyhow::Result<Outcome> {
-        let opened = open(&Found::alone(path), self.context).map_err(|problem| problem.reason)?;
+        let opened = open(&Found::alone(path), self.context)?;
         let mut printed = Ok(());
         let mut print = |key: &[u8]| {
             printed = self.entry(key, None, false);

@@ -119,7 +119,7 @@ fn name_covered(files: &mut [FileReport], key_lists: &[PathBuf], context: &Conte
         names.extend(file.contents.file_id.clone().map(|id| (id, file.path.clone())));
     }
     for list in Source::lists(key_lists)? {
-        let id = list.open(context).map_err(|problem| problem.reason)?.id;
+        let id = list.open(context)?.id;
         names.insert(id_text(id), PathName(list.found.path.clone()));
     }
     for covered in files.iter_mut().filter_map(|file| file.map.as_mut()).flat_map(|map| &mut map.covers) {

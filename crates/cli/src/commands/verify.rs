@@ -2,7 +2,6 @@
 
 use core::cmp::Reverse;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
@@ -152,7 +151,7 @@ fn compare<'a>(
     context: &Context,
     files: &mut Vec<FileVerdict>,
 ) -> anyhow::Result<Vec<(String, Cow<'a, str>)>> {
-    let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map), &HashMap::new());
+    let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map));
     let (mut comparing, mut texts) = (Vec::new(), Vec::new());
     for (verdict, map) in maps {
         for (&file, text) in &contradictions {

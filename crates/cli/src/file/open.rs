@@ -8,7 +8,7 @@ use sstfilter::{BlockError, FilterBlock, RandomAccess};
 use sstfilter_interop::{Engine, Error, ForeignTable as EngineTable};
 use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
-use sstfilter_table::{FileSystem, LocalFileSystem, Table, TableOptions};
+use sstfilter_table::{Table, TableOptions};
 
 use super::blocks::{Container, Layers, RangeBlock, Sidecar, load_index};
 pub(crate) use super::context::Context;
@@ -205,7 +205,7 @@ pub(crate) fn ensure_own_table(path: &Path) -> anyhow::Result<()> {
 /// Opens a table of another engine. If the table does not name its comparator, it comes from the command line or from
 /// its database's manifest; without either, the filter cannot be used.
 fn foreign(path: &Path, found: &Found, context: &Context) -> anyhow::Result<(ForeignTable, Option<StatedComparator>)> {
-    let source = source(path)?;
+    let source = RegularFile::open(path)?.source;
     let table = EngineTable::open(match &context.progress {
         Some(progress) => progress.watch(source),
         None => source,
@@ -241,14 +241,6 @@ fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<StatedCompara
         // The probe that follows reports other errors with more detail.
         Ok(()) | Err(_) => Ok(None),
     }
-}
-
-/// Opens the bytes of a table, which are read on demand.
-fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
-    if input::is_standard(path) {
-        return Ok(Box::new(input::whole_standard_input()?));
-    }
-    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
 }
 
 /// Reads all bytes of a filter without a table. Standard input is kept, so that this can be called again.

@@ -9,7 +9,7 @@ use sstfilter_map::LocalId;
 use super::keys::{OpenSource, Source, id_text};
 use crate::file::blocks::hasher_of;
 use crate::file::context::Context;
-use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
+use crate::file::map::{Answer, OpenMap};
 use crate::print::record;
 use crate::system::input;
 use crate::words::escape::key_text;
@@ -113,17 +113,17 @@ impl<'a> Comparing<'a> {
 
     fn look_up(&mut self) -> anyhow::Result<()> {
         self.batch.sort_unstable_by_key(|(hash, _)| hash.get());
-        let mut reader = MapReader::new(self.map);
-        for keys in self.batch.chunks(KEYS_AT_ONCE) {
-            let hashes: Vec<_> = keys.iter().map(|(hash, _)| *hash).collect();
-            for (&(hash, position), answer) in keys.iter().zip(reader.look_up(&hashes)?) {
-                let Some((_, _, id)) = self.files.get(position) else { continue };
+        self.map.look_up(
+            &self.batch,
+            |(hash, _)| *hash,
+            |&(hash, position), answer| {
                 // All files may have the keys of damaged and unknown pages, so that none is lost.
-                if matches!(answer, Answer::Only(ids) if !ids.contains(id)) {
+                let is_lost = |ids: &[LocalId]| self.files.get(position).is_some_and(|(_, _, id)| !ids.contains(id));
+                if matches!(&answer, Answer::Only(ids) if is_lost(ids)) {
                     self.lost.entry(position).or_insert((hash, 0)).1 += 1;
                 }
-            }
-        }
+            },
+        )?;
         self.keys += self.batch.len() as u64;
         self.batch.clear();
         Ok(())

@@ -59,7 +59,8 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
 /// memory first.
 pub(crate) struct RegularFile {
     path: PathBuf,
-    source: Box<dyn RandomAccess>,
+    /// Its bytes, which are read on demand.
+    pub(crate) source: Box<dyn RandomAccess>,
     pub(crate) length: u64,
 }
 

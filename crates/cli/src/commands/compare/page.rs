@@ -3,7 +3,7 @@
 use sstfilter::kind;
 use sstfilter_charts::{Chart, Form, Point, Series, Style};
 
-use super::rows::{Comparison, Footing};
+use super::rows::Comparison;
 use crate::measure::filters::MeasuredKind;
 use crate::measure::made_up::RatePoint;
 use crate::print::html::{details, document, figure, paragraph, rows, section, whole};
@@ -26,8 +26,8 @@ const TIMES: [(&str, FigureOf); 3] = [
 ];
 
 /// Returns the document.
-pub(super) fn html(comparison: &Comparison, footing: Footing) -> anyhow::Result<String> {
-    let Comparison { command, date, version, run_seconds, .. } = comparison;
+pub(super) fn html(comparison: &Comparison) -> anyhow::Result<String> {
+    let Comparison { command, date, version, run_seconds, footing, .. } = comparison;
     let made = format!("Made on {date} by sstfilter {version} in {:.0} s: {command}", run_seconds.0);
     // All kinds, even if there are more than a list for a terminal has.
     let extent = Extent { has_all_items: true, ..Extent::default() };

@@ -113,7 +113,7 @@ impl Target {
         problems: &[(PathBuf, Problem)],
     ) -> anyhow::Result<(Outcome, WrittenMap)> {
         let context = Context::default();
-        let opened = open(&Found::alone(&self.file.out), &context).map_err(|problem| problem.reason)?;
+        let opened = open(&Found::alone(&self.file.out), &context)?;
         let file = describe(&opened, &context);
         let mut findings = left_out(problems);
         let mut notes = Vec::new();
