@@ -337,60 +337,50 @@ mod tests {
     use super::*;
     use crate::effort;
 
-    type Entries = Vec<(Vec<u8>, Vec<u8>)>;
-
-    fn parsed(text: &[u8], format: KeysFormat) -> Entries {
-        let keys = KeyLines::parse(text.to_vec(), format).unwrap();
-        keys.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
-    }
-
-    fn entries(text: &str) -> (Vec<(String, String)>, u64) {
-        let mut lines = KeyLines::parse(text.as_bytes().to_vec(), KeysFormat::Lines).unwrap();
-        lines.sort_and_dedup();
-        let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (lines.iter().map(|(key, value)| (string(key), string(value))).collect(), lines.duplicate_keys)
-    }
-
-    fn pair(key: &str, value: &str) -> (String, String) {
-        (key.to_owned(), value.to_owned())
-    }
-
-    fn keys(keys: &[&[u8]]) -> Entries {
-        keys.iter().map(|key| (key.to_vec(), Vec::new())).collect()
-    }
+    const RETURNS: &[u8] = b"a\r\n\r\nb\t1\r\nc\r\r\n\n\t\r\nd\r";
 
     #[test]
-    fn lines_split_at_the_first_tab_and_sort_by_key_bytes() {
-        let (found, dropped) = entries("b\t2\tx\na\n\nB\t\nc");
-        assert_eq!(found, [pair("B", ""), pair("a", ""), pair("b", "2\tx"), pair("c", "")]);
-        assert_eq!(dropped, 0);
-    }
-
-    #[test]
-    fn the_last_line_of_a_key_wins() {
-        let (found, dropped) = entries("k\t1\nj\t9\nk\t2\nk\t3\n");
-        assert_eq!(found, [pair("j", "9"), pair("k", "3")]);
-        assert_eq!(dropped, 2);
-    }
-
-    #[test]
-    fn an_empty_text_has_no_entries_and_a_lone_tab_is_the_empty_key() {
-        assert_eq!(entries("").0, []);
-        assert_eq!(entries("\n\n").0, []);
-        assert_eq!(entries("\tvalue\n").0, [pair("", "value")]);
-    }
-
-    #[test]
-    fn a_carriage_return_ends_a_line_only_where_the_format_says_so() {
-        let text = b"a\r\n\r\nb\t1\r\nc\r\r\n\n\t\r\nd\r";
-        let expected: [(&[u8], &[u8]); 6] =
-            [(b"a\r", b""), (b"\r", b""), (b"b", b"1\r"), (b"c\r\r", b""), (b"", b"\r"), (b"d\r", b"")];
-        assert_eq!(parsed(text, KeysFormat::Lines), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
-        let expected: [(&[u8], &[u8]); 5] = [(b"a", b""), (b"b", b"1"), (b"c\r", b""), (b"", b""), (b"d", b"")];
-        assert_eq!(parsed(text, KeysFormat::Crlf), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
-
-        let remarks = |format| {
+    fn each_format_has_the_entries_that_the_table_says() {
+        let rows: [(KeysFormat, &[u8], &[(&[u8], &[u8])]); 11] = [
+            (KeysFormat::Lines, b"b\t2\tx\na\n\nB\t\nc", &[(b"b", b"2\tx"), (b"a", b""), (b"B", b""), (b"c", b"")]),
+            (KeysFormat::Lines, b"", &[]),
+            (KeysFormat::Lines, b"\n\n", &[]),
+            (KeysFormat::Lines, b"\tvalue\n", &[(b"", b"value")]),
+            // A byte order mark is no part of the first key.
+            (KeysFormat::Lines, b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", &[(b"a", b""), (b"\xef\xbb\xbfb", b"")]),
+            (
+                KeysFormat::Lines,
+                RETURNS,
+                &[(b"a\r", b""), (b"\r", b""), (b"b", b"1\r"), (b"c\r\r", b""), (b"", b"\r"), (b"d\r", b"")],
+            ),
+            (KeysFormat::Crlf, RETURNS, &[(b"a", b""), (b"b", b"1"), (b"c\r", b""), (b"", b""), (b"d", b"")]),
+            (KeysFormat::Nul, b"", &[]),
+            (KeysFormat::Nul, b"a\r\n\tb\0\0c\r\0", &[(b"a\r\n\tb", b""), (b"", b""), (b"c\r", b"")]),
+            (KeysFormat::Nul, b"\xef\xbb\xbfa\0b", &[(b"\xef\xbb\xbfa", b""), (b"b", b"")]),
+            (
+                KeysFormat::Hex,
+                b"\xef\xbb\xbf00ff0A\tdeadBEEF\r\n\n0x6b\n\t01\n6162\t\n7a",
+                &[(b"\x00\xff\n", b"\xde\xad\xbe\xef"), (b"k", b""), (b"", b"\x01"), (b"ab", b""), (b"z", b"")],
+            ),
+        ];
+        for (format, text, expected) in rows {
             let keys = KeyLines::parse(text.to_vec(), format).unwrap();
+            assert_eq!(keys.iter().collect::<Vec<_>>(), expected, "{format:?}: {}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn keys_are_sorted_by_their_bytes_and_the_last_line_of_a_key_wins() {
+        let mut keys = KeyLines::parse(b"k\t1\nj\t9\nB\nk\t2\nk\t3\n".to_vec(), KeysFormat::Lines).unwrap();
+        keys.sort_and_dedup();
+        let expected: [(&[u8], &[u8]); 3] = [(b"B", b""), (b"j", b"9"), (b"k", b"3")];
+        assert_eq!((keys.iter().collect::<Vec<_>>(), keys.duplicate_keys), (expected.to_vec(), 2));
+    }
+
+    #[test]
+    fn empty_lines_and_carriage_returns_are_noted() {
+        let remarks = |format| {
+            let keys = KeyLines::parse(RETURNS.to_vec(), format).unwrap();
             keys.remarks(format).collect::<Vec<_>>().join("; ")
         };
         assert!(remarks(KeysFormat::Crlf).starts_with("2 empty lines skipped: the empty key is"));
@@ -427,21 +417,6 @@ mod tests {
     }
 
     #[test]
-    fn nul_keeps_every_byte_of_a_key_and_the_empty_key() {
-        assert_eq!(parsed(b"a\r\n\tb\0\0c\r\0", KeysFormat::Nul), keys(&[b"a\r\n\tb", b"", b"c\r"]));
-        assert_eq!(parsed(b"\xef\xbb\xbfa\0b", KeysFormat::Nul), keys(&[b"\xef\xbb\xbfa", b"b"]));
-        assert_eq!(parsed(b"", KeysFormat::Nul), []);
-    }
-
-    #[test]
-    fn hex_digits_become_any_bytes_of_keys_and_values() {
-        let text = b"\xef\xbb\xbf00ff0A\tdeadBEEF\r\n\n0x6b\n\t01\n6162\t\n7a";
-        let expected: [(&[u8], &[u8]); 5] =
-            [(b"\x00\xff\n", b"\xde\xad\xbe\xef"), (b"k", b""), (b"", b"\x01"), (b"ab", b""), (b"z", b"")];
-        assert_eq!(parsed(text, KeysFormat::Hex), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
-    }
-
-    #[test]
     fn what_is_not_hex_is_refused_by_its_line() {
         for (text, words) in [("6b\n6", "got 1 digits"), ("6b\n6g", "got 'g'"), ("6b\n6b\t 1", "got ' '")] {
             let error = KeyLines::parse(text.as_bytes().to_vec(), KeysFormat::Hex).unwrap_err();
@@ -451,10 +426,5 @@ mod tests {
         assert!(KeysFormat::Hex.parse_argument(OsStr::new("6")).is_err());
         assert_eq!(KeysFormat::Hex.parse_argument(OsStr::new("006B")).unwrap(), b"\0k");
         assert_eq!(KeysFormat::Lines.parse_argument(OsStr::new("6b")).unwrap(), b"6b");
-    }
-
-    #[test]
-    fn a_byte_order_mark_is_no_part_of_the_first_key() {
-        assert_eq!(entries("\u{feff}a\n\u{feff}b\n").0, [pair("a", ""), pair("\u{feff}b", "")]);
     }
 }

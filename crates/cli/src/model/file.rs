@@ -167,74 +167,6 @@ mod tests {
     use super::*;
     use crate::print::{Extent, Show, text};
 
-    fn table() -> FileReport {
-        let own = FilterReport {
-            kind: "ribbon".to_owned(),
-            keys: Some(6_000),
-            filter_bytes: Bytes(5_300),
-            bits_per_key: Some(Bits(7.07)),
-            expected_fpr: Some(Rate(0.0094)),
-            holds: Some("whole keys".to_owned()),
-            ..FilterReport::default()
-        };
-        let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
-        let part = |part: &str, offset| PartReport {
-            part: part.to_owned(),
-            offset: Some(offset),
-            part_bytes: Some(Bytes(4_096)),
-            checksum: Some("sound".to_owned()),
-        };
-        FileReport {
-            path: PathName("db/000007.sst".into()),
-            format: Format::Table,
-            bytes: Bytes(100_000),
-            place: Place { level: Some(1), ..Place::default() },
-            contents: Contents { entries: Some(6_000), smallest_key: Some(Key(b"a".to_vec())), ..Contents::default() },
-            filters: vec![sidecar, own],
-            parts: vec![part("data", 0), part("index", 90_000)],
-            ..FileReport::default()
-        }
-    }
-
-    const ALONE: &str = "\
-path    db/000007.sst
-format  table
-bytes   97.7 KiB
-state   ok
-
-place:
-  level  1
-
-contents:
-  entries       6,000
-  smallest key  a
-
-filters, 1 of 2:
-  role          sidecar
-  kind          bloom
-  state         ok
-  keys          6,000
-  filter        5.2 KiB
-  bits per key  7.07
-  expected fpr  0.940 %
-  holds         whole keys
-
-filters, 2 of 2:
-  role          table
-  kind          ribbon
-  state         ok
-  keys          6,000
-  filter        5.2 KiB
-  bits per key  7.07
-  expected fpr  0.940 %
-  holds         whole keys
-
-parts:
-part   offset     part  checksum
-data        0  4.0 KiB  sound
-index  90,000  4.0 KiB  sound
-";
-
     /// The columns of a table of files: those of the filter that readers use, and of the place that is known.
     const BESIDE_OTHERS: &str = "\
 files:
@@ -251,23 +183,39 @@ db/notes       other        0 B  unread      -        -  -            -         
     }
 
     #[test]
-    fn a_table_alone_has_a_page() {
-        assert_eq!(text(&table(), Extent::default()), ALONE);
-    }
-
-    #[test]
-    fn several_files_have_a_line_each() {
+    fn a_file_alone_has_a_page_and_each_of_several_a_line_and_quiet_text_the_reasons() {
+        let own = FilterReport {
+            kind: "ribbon".to_owned(),
+            filter_bytes: Bytes(5_300),
+            bits_per_key: Some(Bits(7.07)),
+            expected_fpr: Some(Rate(0.0094)),
+            ..FilterReport::default()
+        };
+        let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
+        let table = FileReport {
+            path: PathName("db/000007.sst".into()),
+            format: Format::Table,
+            bytes: Bytes(100_000),
+            place: Place { level: Some(1), ..Place::default() },
+            contents: Contents { entries: Some(6_000), ..Contents::default() },
+            filters: vec![sidecar, own],
+            ..FileReport::default()
+        };
+        let filter = |role, kind| {
+            let figures = "filter        5.2 KiB\n  bits per key  7.07\n  expected fpr  0.940 %\n";
+            format!("  role          {role}\n  kind          {kind}\n  state         ok\n  {figures}")
+        };
+        let (sidecar, own) = (filter("sidecar", "bloom"), filter("table", "ribbon"));
+        let page = format!(
+            "path    db/000007.sst\nformat  table\nbytes   97.7 KiB\nstate   ok\n\nplace:\n  level  1\n\n\
+             contents:\n  entries  6,000\n\nfilters, 1 of 2:\n{sidecar}\nfilters, 2 of 2:\n{own}"
+        );
+        assert_eq!(text(&table, Extent::default()), page);
+        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
         let path = PathName("db/notes".into());
-        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
         let unread = FileReport { path, state: State::Unread, reasons, ..FileReport::default() };
-        assert_eq!(text(&Files { files: vec![table(), unread] }, Extent::default()), BESIDE_OTHERS);
-    }
-
-    #[test]
-    fn quiet_text_has_the_state_and_its_reasons() {
-        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
-        let unread = FileReport { state: State::Unread, reasons, ..FileReport::default() };
         let quiet = Extent { least: Show::Notable, ..Extent::default() };
         assert_eq!(text(&unread, quiet), "state  unread\n\nreasons:\n  state  unread\n  why    permission denied\n");
+        assert_eq!(text(&Files { files: vec![table, unread] }, Extent::default()), BESIDE_OTHERS);
     }
 }

@@ -1,16 +1,16 @@
-//! Users choose a filter by a comparison on their own keys. The failures guarded against: figures that differ from
-//! those of the filters that are then built, stored keys that count as absent, a rate that is too precise for few
-//! probes, and a kind that is left out silently.
+//! Users choose a filter by the demonstration, and by a comparison on their own keys. The failures guarded against: figures
+//! that differ from those of the filters that are then built, stored keys that count as absent, a rate that is too precise
+//! for few probes, a kind that is left out silently, and success although a key was lost.
 
 use std::fs;
 use std::io::Read;
+use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sstfilter::kind;
 
-use crate::common::{Place, flip, json, lines, names, run};
-use crate::engines::FIXTURES;
+use crate::common::{FIXTURES, Place, flip, json, lines, names, run};
 use crate::report::{check_page, parsed};
 
 /// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
@@ -70,7 +70,7 @@ fn the_figures_are_those_of_the_tables_that_are_built_and_read() {
         assert!(number(row, "build_ns") > 0.0 && number(row, "probe_ns") > 0.0, "{row}");
     }
     let many = compare(&["--input", &stored, "--absent", &absent, "--files", "70", "--bits-per-key", "10"]);
-    let read = crate::demo::figure("lookups_in_70_files", &[("method", "bloom".into())], "block_reads");
+    let read = figure("lookups_in_70_files", &[("method", "bloom".into())], "block_reads");
     assert!((number(row(&many, "bloom"), "block_reads") - read).abs() < 1e-9, "{many}");
     assert!((69.9..70.0).contains(&number(&many, "block_reads_without_filters")), "{many}");
     // Too few keys in each file for Ribbon: left out with the reason, where the automatic policy takes Bloom.
@@ -284,4 +284,45 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     let prefixed = run(&arguments).expect_code(0).json();
     assert_eq!(rates(&prefixed).len(), 2, "{prefixed}");
     run(&["compare", "--range-length", "9", "--input", &one]).expect_code(0);
+}
+
+/// The demonstration's report. It takes seconds, so it runs once for all tests.
+fn report() -> &'static Value {
+    static REPORT: OnceLock<Value> = OnceLock::new();
+    REPORT.get_or_init(|| run(&["demo", "--json"]).expect_code(0).json())
+}
+
+/// Returns a figure of the row of `scene` that has these values.
+fn figure(scene: &str, values: &[(&str, Value)], figure: &str) -> f64 {
+    let mut rows = report()[scene].as_array().unwrap().iter();
+    let row = rows.find(|row| values.iter().all(|(name, value)| &row[*name] == value));
+    row.unwrap_or_else(|| panic!("{values:?} in {scene}"))[figure].as_f64().unwrap()
+}
+
+#[test]
+fn the_figures_keep_their_bounds_and_no_key_is_lost() {
+    let reads = |method: &str| figure("lookups_in_70_files", &[("method", method.into())], "block_reads");
+    assert!((69.0..=70.0).contains(&reads("no filter")) && reads("bloom") <= 0.7 && reads("map of all files") < 0.02);
+    let of_kind = |kind: &str, name: &str| figure("filters_in_one_file", &[("kind", kind.into())], name);
+    assert!(of_kind("ribbon", "bits_per_key") < 0.72 * of_kind("bloom", "bits_per_key"));
+    for kind in ["bloom", "ribbon"] {
+        let (observed, margin) = (of_kind(kind, "observed_fpr"), of_kind(kind, "observed_fpr_margin"));
+        assert!((observed - of_kind(kind, "expected_fpr")).abs() < 2.0 * margin, "{kind}");
+    }
+    let with_memory = |percent: u64, method: &str| {
+        let row = [("memory_percent", percent.into()), ("method", method.into())];
+        figure("lookups_with_less_memory", &row, "block_reads")
+    };
+    assert!(with_memory(25, "shrunk") <= 0.5 * with_memory(25, "kept or dropped"), "a quarter of the memory");
+    assert!(with_memory(25, "shrunk partitions") <= 0.2 * with_memory(25, "kept or dropped"));
+    let in_vain = |method: &str| {
+        figure("scans_of_100_names", &[("stretch", 100.into()), ("method", method.into())], "reads_in_vain")
+    };
+    assert!(in_vain("no filter") > 40.0 && in_vain("ordered range filter") <= 0.1 * in_vain("no filter"));
+    let scenes = ["lookups_in_70_files", "filters_in_one_file", "lookups_with_less_memory", "scans_of_100_names"];
+    let lost: Vec<_> = scenes.iter().flat_map(|scene| report()[scene].as_array().unwrap()).collect();
+    assert!(lost.len() == 3 + 2 + 8 + 4 && lost.iter().all(|row| row["lost_keys"] == 0), "{lost:?}");
+    let text = run(&["demo"]).expect_code(0).stdout;
+    assert!(text.contains("\n0 of 63,666 keys are lost."), "{text}");
+    assert!(text.lines().filter(|line| !line.ends_with('.')).all(|line| line.chars().count() <= 100), "{text}");
 }

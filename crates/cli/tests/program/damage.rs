@@ -6,9 +6,8 @@ use std::fs;
 
 use sstfilter::KeyParts;
 
-use crate::common::{Place, flip, json, lines, part, probed, run};
+use crate::common::{FIXTURES, Place, flip, json, lines, part, run};
 use crate::described::bare_filters;
-use crate::engines::FIXTURES;
 
 /// Files of each sort, each with a key that it holds.
 fn files(place: &Place) -> Vec<(String, &'static str)> {
@@ -55,20 +54,6 @@ fn damage_anywhere_in_any_file_is_found_and_makes_no_stored_key_absent() {
             check(&sound[..length], format!("{length} bytes"));
         }
     }
-}
-
-#[test]
-fn a_damaged_filter_lets_reads_through_and_is_reported() {
-    let place = Place::new();
-    let out = place.build(2_000, &[]);
-    let table = format!("{out}/000001.sst");
-    flip(&table, part(&table, "filter").0 + 5);
-    let found = run(&["get", &out, "key0007"]).expect_code(0);
-    assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
-    let file = &probed(&[&out, "--keys", &place.text("keys.tsv")], 1)["files"][0];
-    assert_eq!((&file["kind"], &file["read_for"]), (&"unusable".into(), &2_000.into()));
-    let absent = run(&["probe", &table, "--key", "key0007!", "--list", "absent"]).expect_code(1);
-    assert!(absent.stdout.is_empty() && absent.stderr.contains("may contain every key: "), "{}", absent.stderr);
 }
 
 #[test]

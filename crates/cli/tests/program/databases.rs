@@ -6,8 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, json, log_record, names, run};
-use crate::engines::{array, copied, database, expected, file_name};
+use crate::common::{Place, array, copied, database, expected, file_name, flip, json, log_record, names, run};
 
 /// All databases, and the exit code of their verification.
 const ALL: [(&str, i32); 11] = [

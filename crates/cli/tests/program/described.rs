@@ -13,8 +13,9 @@ use sstfilter_range::RangeInfo;
 use sstfilter_store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter_table::{Table, TableOptions, TableWriter};
 
-use crate::common::{Place, inspected, json, lines, probed, program, run, run_with_input};
-use crate::engines::{FIXTURES, array, fixtures, number};
+use crate::common::{
+    FIXTURES, Place, array, fixtures, inspected, json, lines, number, probed, program, run, run_with_input,
+};
 
 const BLOCKS: &str = "../../fixtures/v1";
 

@@ -6,8 +6,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, inspected, json, log_record, part, probed, run, write_manifest};
-use crate::engines::{ABSENT, FIXTURES, decimal_keys, fixtures, index};
+use crate::common::{
+    ABSENT, FIXTURES, Place, decimal_keys, fixtures, flip, index, inspected, json, log_record, part, probed, run,
+    write_manifest,
+};
 
 /// Runs a command on files and returns its report on each.
 fn run_on(command: &str, paths: &[&String], code: i32) -> Vec<Value> {

@@ -6,9 +6,8 @@ use std::fs;
 
 use sstfilter::KeyParts;
 
-use crate::common::{Place, flip, inspected, json, lines, part, probed, run};
+use crate::common::{Place, flip, inspected, json, lines, number, part, probed, run};
 use crate::described::bare_filters;
-use crate::engines::number;
 
 const KEYS: usize = 20_000;
 

@@ -165,6 +165,7 @@ fn bad_input_is_refused_with_advice_and_leaves_everything_as_it_was() {
     place.write("wrong-seed", "0x42");
     place.write("cut.sst", &bytes[..bytes.len() - 10]);
     fs::create_dir(place.path("kept")).unwrap();
+    place.write("kept/notes.txt", "no table");
     fs::create_dir(place.path("void")).unwrap();
     refuse(
         &place,
@@ -188,7 +189,12 @@ fn bad_input_is_refused_with_advice_and_leaves_everything_as_it_was() {
             ("get @/tables --keys @/cut.sst", "expected a file of keys, got a table"),
             ("get @/missing k", "cannot read @/missing"),
             ("verify @/missing", "cannot read @/missing"),
-            ("verify @/void", "no table and no filter"),
+            ("verify @/void", "no table and no filter (it is empty)"),
+            ("verify @/kept", "no table and no filter (1 other file)"),
+            (
+                "verify ../interop/fixtures/databases/running",
+                "in directories below it: pass ../interop/fixtures/databases/",
+            ),
             ("inspect @/tables", "expected a file, got a directory: `sstfilter report @/tables`"),
             ("frobnicate", "unrecognized"),
             ("get @/void k", "contains no table of sstfilter (*.sst)"),
