@@ -176,8 +176,15 @@ fn families_have_figures_of_their_own_and_a_listing_needs_one() {
     );
     run(&["probe", &db, "--keys", &keys, "--list", "all"]).expect_error("cf0, cf1, cf2, cf3");
     run(&["probe", &db, "--keys", &keys, "--family", "cf9"]).expect_error("cf0, cf1, cf2, cf3");
+    // Of a table that cannot be opened, the manifest tells.
+    let copy = copied(&place, "families");
+    let table = format!("{copy}/{}", file_name(&json["groups"][0]["files"][0]["path"]));
+    let sound = fs::read(&table).unwrap();
+    fs::write(&table, "no table").unwrap();
+    assert_eq!(probed(&[&copy, "--keys", &keys, "--family", "cf0"], 1)["files"][0]["state"], "damaged");
+    fs::write(&table, sound).unwrap();
     // Without the manifest, the tables themselves tell.
-    fs::remove_file(format!("{}/CURRENT", copied(&place, "families"))).unwrap();
+    fs::remove_file(format!("{copy}/CURRENT")).unwrap();
     let alone = probed(&[&place.text("families"), "--keys", &keys, "--family", "cf2"], 0);
     assert_eq!((&alone["probed_files"], &alone["column_family"]), (&1.into(), &"cf2".into()), "{alone}");
 }
