@@ -42,6 +42,10 @@ const ASSUMED_LINE_BYTES: u64 = 16;
 /// Bytes at the beginning of a file that are searched for NUL bytes, which text does not contain.
 const LOOKED_AT_BYTES: usize = 32 << 10;
 
+/// How a gzip file begins, which would be read as lines of garbage: its magic number, and the only compression method that
+/// exists (RFC 1952, 2.3.1).
+const GZIP_START: &[u8] = &[0x1f, 0x8b, 8];
+
 /// Mark that programs on Windows write at the beginning of a text. No key begins with it on purpose.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
@@ -103,7 +107,8 @@ impl KeyLines {
         Self::read_within(path, format, option, MemoryLimit::default())
     }
 
-    /// Like [`read`](Self::read), with at most `limit` memory for the text and for sorting it.
+    /// Like [`read`](Self::read), with at most `limit` memory for the text and for sorting it. Fails early if the length of
+    /// the file shows that sorting would need more.
     pub(crate) fn read_within(
         path: &Path,
         format: KeysFormat,
@@ -119,7 +124,13 @@ impl KeyLines {
             let what = if look.is_table() { "a table" } else { "a file map" };
             bail!("{name}: expected a file of keys, got {what}");
         }
-        let text = read_text(path, option, format, limit)?;
+        let source = input::open(path, option)?;
+        let length = input::length(path).unwrap_or(0);
+        // An estimate, to refuse a huge file before it is read. The exact check follows.
+        let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
+        ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
+        let text = read_pieces(path, source, format, limit)?;
+        ensure!(!text.starts_with(GZIP_START), "{name} is compressed: unpack it with `gzip -d` first");
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
         // A wrong path, such as that of a table, would be read as lines of garbage.
@@ -135,7 +146,7 @@ impl KeyLines {
         }
         let lines = Self::parse(text, format).with_context(|| name.clone().into_owned())?;
         // More often a wrong path than an empty set of keys.
-        ensure!(lines.len() > 0, "{} contains no key: expected {}", input::name(path), format.expected());
+        ensure!(lines.len() > 0, "{name} contains no key: expected {}", format.expected());
         for remark in lines.remarks(format) {
             note(&format!("note: {name}: {remark}"));
         }
@@ -242,18 +253,6 @@ fn byte_order_mark_bytes(text: &[u8], format: KeysFormat) -> usize {
     if format != KeysFormat::Nul && text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
-/// Reads a file or standard input. Fails early if its length shows that sorting would need more memory than `limit`.
-fn read_text(path: &Path, option: &str, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
-    let source = input::open(path, option)?;
-    let length = input::length(path).unwrap_or(0);
-    // An estimate, to refuse a huge file before it is read. The exact check follows.
-    let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
-    ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
-    let text = read_pieces(path, source, format, limit)?;
-    ensure_unpacked(path, &text)?;
-    Ok(text)
-}
-
 /// Bytes read between two checks for keys.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -317,14 +316,6 @@ fn ensure_fits(path: &Path, needed: u64, limit: MemoryLimit) -> anyhow::Result<(
     Ok(())
 }
 
-/// Refuses a gzip file, which would be read as garbage lines.
-fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    // The magic number, and the only compression method that exists (RFC 1952, 2.3.1).
-    const GZIP_START: &[u8] = &[0x1f, 0x8b, 8];
-    ensure!(!text.starts_with(GZIP_START), "{} is compressed: unpack it with `gzip -d` first", input::name(path));
-    Ok(())
-}
-
 /// Counts the records of `text`; the last one may lack its terminator.
 fn count_records(text: &[u8], format: KeysFormat) -> usize {
     text.split_inclusive(|&byte| byte == format.separator()).count()
@@ -337,11 +328,13 @@ mod tests {
     use super::*;
     use crate::effort;
 
+    type Entries<'a> = &'a [(&'a [u8], &'a [u8])];
+
     const RETURNS: &[u8] = b"a\r\n\r\nb\t1\r\nc\r\r\n\n\t\r\nd\r";
 
     #[test]
     fn each_format_has_the_entries_that_the_table_says() {
-        let rows: [(KeysFormat, &[u8], &[(&[u8], &[u8])]); 11] = [
+        let rows: [(KeysFormat, &[u8], Entries<'_>); 11] = [
             (KeysFormat::Lines, b"b\t2\tx\na\n\nB\t\nc", &[(b"b", b"2\tx"), (b"a", b""), (b"B", b""), (b"c", b"")]),
             (KeysFormat::Lines, b"", &[]),
             (KeysFormat::Lines, b"\n\n", &[]),
