@@ -12,7 +12,7 @@ use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionCut, PartitionOptions};
 
 use crate::file::blocks::RangePrefix;
-use crate::file::replace::{Mark, Replaces, ensure_no_input};
+use crate::file::replace::{Mark, ensure_no_input, ensure_replaceable};
 use crate::words::units::{number_in, parse_fpr, parse_number, parse_seed};
 
 /// The filter to build.
@@ -177,14 +177,14 @@ pub(crate) struct OutArgs {
 }
 
 impl OutArgs {
-    /// Returns which files may be replaced, if those of the command have this mark.
-    pub(crate) fn replaces(&self, mark: Mark) -> Replaces {
-        if self.overwrite { Replaces::Own(mark) } else { Replaces::Nothing }
+    /// Returns the mark of the files that may be replaced, if those of the command have this one.
+    pub(crate) fn replaces(&self, mark: Mark) -> Option<Mark> {
+        self.overwrite.then_some(mark)
     }
 
     /// Fails if the file exists and may not be replaced, or is read. Call this before work that takes long.
     pub(crate) fn ensure_free<'a>(&self, mark: Mark, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-        self.replaces(mark).check(&self.out)?;
+        ensure_replaceable(&self.out, self.replaces(mark))?;
         ensure_no_input(&self.out, inputs)
     }
 }

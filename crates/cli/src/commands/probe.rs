@@ -21,7 +21,7 @@ use crate::file::open::open_to_probe;
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::model::batch::{Ends, KeyBatch, all_of, in_parallel};
-use crate::model::group::{Family, FamilyPlace as Place, place_of};
+use crate::model::group::{Family, FamilyPlace as Place};
 use crate::model::keys::{Source, file_id, id_text, why_not_mapped};
 use crate::model::lookup::Lookup;
 use crate::model::probe::{Because, FileProbe, probe, probe_ranges};
@@ -327,11 +327,11 @@ impl Store<'_> {
     /// Probes a file; `None` if a running engine has removed it.
     fn row(&self, found: &Found, keys: &KeyBatch<'_>, lookup: &Lookup<'_>) -> Option<Row> {
         let path = Some(found.path.as_path());
+        let database = found.database.as_ref().map(|database| database.directory.clone());
         let opened = match open_to_probe(found, self.context) {
             Ok(opened) => opened,
             Err(problem) if problem.state == State::NotLive => return None,
             Err(problem) => {
-                let database = found.database.as_ref().map(|database| database.directory.clone());
                 let place = (database, found.family().map(str::to_owned));
                 let probe = FileProbe::unopened(&problem, all_of(self.sought.len()));
                 return Some(self.finished(path, None, place, found.level(), probe));
@@ -343,7 +343,7 @@ impl Store<'_> {
             Sought::Keys(_) => probe(&opened, keys, said.as_ref().map(|said| &said.maybe), self.context),
             Sought::Ranges(ranges) => probe_ranges(&opened, ranges, self.context),
         };
-        Some(self.finished(path, id, place_of(&opened), opened.level(), probe))
+        Some(self.finished(path, id, (database, opened.family()), opened.level(), probe))
     }
 
     /// Counts the candidates of a file.

@@ -17,7 +17,7 @@ use crate::file::look::list;
 use crate::file::names::has_table_extension;
 use crate::file::open::{ensure_own_table, open, open_table_alone};
 use crate::file::problem::{State, explained};
-use crate::file::replace::{Replaces, remove_leftovers};
+use crate::file::replace::{Mark, ensure_replaceable, remove_leftovers};
 use crate::file::walk::{Found, is_directory};
 use crate::model::built::BuiltFilter;
 use crate::model::describe::{describe, describe_problem};
@@ -133,7 +133,7 @@ fn rebuild(
 ) -> anyhow::Result<RebuiltTable> {
     let sidecar = sidecar_path(path);
     // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
-    Replaces::SIDECAR.check(&sidecar)?;
+    ensure_replaceable(&sidecar, Some(Mark::SIDECAR))?;
     // A failure to read is no damage, and must not change the rate.
     if let Some(unread) = described.reasons.iter().find(|reason| reason.state == State::Unread) {
         bail!("{}", unread.why);
@@ -159,7 +159,7 @@ fn rebuild(
     ensure!(!built.metadata().sections().is_empty(), "no filter: {reason}");
     // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
     let _writing = interrupt::writing();
-    Replaces::SIDECAR.check(&sidecar)?;
+    ensure_replaceable(&sidecar, Some(Mark::SIDECAR))?;
     directory_of(path).map(remove_leftovers).transpose()?;
     table.install_sidecar(&built, &writing)?;
     let after = built.point_report.as_ref().map(BuiltFilter::new).unwrap_or_default();

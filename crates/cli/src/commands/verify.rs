@@ -2,7 +2,7 @@
 
 use core::cmp::Reverse;
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
@@ -111,7 +111,11 @@ impl VerifyReport {
         files.sort_by_key(|file| Reverse(file.state));
         notes.extend(lines(&files, FileVerdict::remarks));
         notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
-        notes.extend(group::lines("file", walk.others.iter().map(|path| (skipped(path), input::name(path)))));
+        let skipped = walk.others.iter().map(|path| {
+            let why = if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
+            (format!("skipped: {why}"), input::name(path))
+        });
+        notes.extend(group::lines("file", skipped));
         let count = |state| files.iter().filter(|file| file.state == state).count() as u64;
         let entries = files.iter().filter_map(|file| file.entries).sum();
         let states = [State::Ok, State::NotChecked, State::Stale, State::Damaged, State::Unread];
@@ -136,12 +140,6 @@ impl VerifyReport {
             files,
         }
     }
-}
-
-/// Returns why a file of a directory is skipped.
-fn skipped(path: &Path) -> String {
-    let why = if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
-    format!("skipped: {why}")
 }
 
 /// Looks up the keys of all files in the maps that cover them. Returns what there is to say about files.
@@ -182,7 +180,10 @@ fn compare<'a>(
         }
     }
     for (verdict, map) in comparing {
-        verdict.add_compared(&map.finish(context)?);
+        let (keys, files, lost) = map.finish(context)?;
+        verdict.keys_compared = Some(keys);
+        verdict.map_check.iter_mut().for_each(|check| check.files_compared = files);
+        lost.iter().for_each(|lost| verdict.add(State::Damaged, lost));
     }
     Ok(texts)
 }

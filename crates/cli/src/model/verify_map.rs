@@ -79,14 +79,6 @@ pub(crate) struct Comparing<'a> {
     files_compared: u64,
 }
 
-/// The result of a comparison.
-pub(crate) struct Compared {
-    pub(crate) keys: u64,
-    pub(crate) files: u64,
-    /// Sentences on keys that the map does not find.
-    pub(crate) lost: Vec<String>,
-}
-
 impl<'a> Comparing<'a> {
     /// Fails if the hash of the map is secret.
     pub(crate) fn new(map: &'a OpenMap, context: &Context) -> Result<Self, BlockError> {
@@ -129,8 +121,9 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// Looks up the last batch, and names a lost key of each file.
-    pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<Compared> {
+    /// Looks up the last batch. Returns the keys and files that were compared, and sentences on keys that the map does not
+    /// find, one for each file.
+    pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<(u64, u64, Vec<String>)> {
         self.look_up()?;
         let mut lost = Vec::new();
         for (&position, &(hash, keys)) in &self.lost {
@@ -139,7 +132,7 @@ impl<'a> Comparing<'a> {
             let (keys, name, id) = (counted(keys, "key"), input::name(&source.found.path), id_text(*id));
             lost.push(format!("lost {keys} of {name} ({id}){}", example.unwrap_or_default()));
         }
-        Ok(Compared { keys: self.keys, files: self.files_compared, lost })
+        Ok((self.keys, self.files_compared, lost))
     }
 
     /// Reads a file again to find the key with a hash. An error would have been found before.

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::file::look::{Format, list};
 use crate::file::names::{has_table_extension, is_leftover, is_numbered_by_us, table_beside, table_name, table_number};
-use crate::file::replace::{self, Mark, Replaces, ensure_no_database};
+use crate::file::replace::{self, Mark, ensure_no_database, ensure_replaceable};
 use crate::system::interrupt::MadeDirectories;
 use crate::words::escape::path_name;
 use crate::words::units::counted;
@@ -108,7 +108,7 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
             continue;
         }
         let look = if sidecar_of.is_some() { Format::Sidecar } else { Format::Table };
-        Replaces::Own(Mark::End(look)).check(&file)?;
+        ensure_replaceable(&file, Some(Mark::End(look)))?;
         ensure!(
             is_numbered_by_us(table),
             "{} was not written by this command: move it away, or choose another --out",
@@ -138,7 +138,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     for file in list(leftover)? {
         let is_temporary = is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
         if !is_temporary {
-            Replaces::Own(Mark::End(Format::Table)).check(&file)?;
+            ensure_replaceable(&file, Some(Mark::End(Format::Table)))?;
         }
         remove(&[file])?;
     }

@@ -21,7 +21,7 @@ use crate::model::keys::for_each_key;
 use crate::print::Outcome;
 use crate::system::input;
 use crate::words::escape::shell_word;
-use crate::words::group::{self, without_path};
+use crate::words::group;
 use crate::words::units::{counted, grouped, number_in};
 
 #[derive(Debug, Args)]
@@ -212,8 +212,7 @@ impl<'a> Intake<'a> {
         if problem.state == State::NotLive {
             return;
         }
-        let name = input::name(path);
-        let why = without_path(&explained(&problem.reason), &name);
+        let (why, name) = problem.about(path);
         let read = match keys as u64 {
             0 => String::new(),
             keys => format!("all after its first {}: ", counted(keys, "key")),

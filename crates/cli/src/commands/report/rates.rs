@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::file::open::{Context, open_to_probe};
-use crate::file::problem::{Problem, State, explained};
+use crate::file::problem::{Problem, State};
 use crate::file::walk::{Found, Walk};
 use crate::model::absent::{AbsentKeys, Maker};
 use crate::model::batch::{KeyBatch, all_of, in_parallel};
@@ -13,9 +13,7 @@ use crate::model::group::{Family, Surveyed};
 use crate::model::judge::advise;
 use crate::model::probe::{Because, FileProbe, probe};
 use crate::print::types::Bits;
-use crate::system::input;
 use crate::system::progress::Progress;
-use crate::words::group::without_path;
 
 /// The tables of a store by column family, and the keys that those of each family were measured on.
 pub(crate) struct Survey {
@@ -86,7 +84,7 @@ fn count(report: &mut FileReport, keys: u64) {
 
 /// Adds why the keys of a table cannot be read.
 fn blame_data(report: &mut FileReport, problem: &Problem, context: &Context) {
-    let why = without_path(&explained(&problem.reason), &input::name(&report.path.0));
+    let (why, _) = problem.about(&report.path.0);
     if report.reasons.iter().any(|reason| reason.why.contains(&why)) {
         return;
     }

@@ -18,7 +18,7 @@ use crate::model::absent::AbsentKeys;
 use crate::model::costs::{Cost, TableFilter};
 use crate::model::file::{FileReport, Reason};
 use crate::model::group::{Family, Figures, Surveyed};
-use crate::model::judge::{Step, advice};
+use crate::model::judge::{advice, command_line};
 use crate::print::html::{document, figure, head, links, list, paragraph, rows, section, whole};
 use crate::print::types::{Figure, Open, PathName, Rate};
 use crate::print::{Extent, Json, Outcome, Record, record};
@@ -233,9 +233,9 @@ fn remarks(tables: &[&FileReport], args: &ReportArgs, context: &Context) -> Vec<
 fn remark(files: &[&(&FileReport, &Reason)], args: &ReportArgs, context: &Context) -> Option<Remark> {
     let (file, reason) = files.first()?;
     let words: Vec<_> = files.iter().map(|(file, _)| shell_word(&file.path.0)).collect();
-    let line = |step: &Step| match step.command {
-        "rebuild" if files.len() > 1 => step.line(context, &[format!("--only-problems{}", paths(args))]),
-        _ => step.line(context, &words),
+    let line = |command: &&str| match *command {
+        "rebuild" if files.len() > 1 => command_line(command, context, &[format!("--only-problems{}", paths(args))]),
+        _ => command_line(command, context, &words),
     };
     let is_other = |(_, other): &&(&FileReport, &Reason)| other.why != reason.why;
     let example = if files.iter().any(is_other) { ", for example" } else { "" };
