@@ -11,9 +11,8 @@ use sstfilter_table::TablePart;
 
 use super::options::{FilterArgs, OutArgs, RangeFilterArgs};
 use crate::file::blocks::RangeBlock;
-use crate::file::context::Context;
 use crate::file::key_list::KeyLines;
-use crate::file::open::{ensure_own_table, open, open_table};
+use crate::file::open::{Context, ensure_own_table, open, open_table};
 use crate::file::problem::in_options;
 use crate::file::replace::{Mark, write};
 use crate::file::walk::Found;

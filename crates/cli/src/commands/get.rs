@@ -59,10 +59,8 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     /// Returns the keys of the command line, followed by the keys of the file.
     fn keys(&self, format: KeysFormat) -> anyhow::Result<Vec<Vec<u8>>> {
-        let parse = |key: &OsString| {
-            format.parse_argument(key).with_context(|| format!("key '{}'", key_text(key.as_encoded_bytes())))
-        };
-        let mut keys: Vec<_> = self.keys.iter().map(parse).collect::<anyhow::Result<_>>()?;
+        let parsed = self.keys.iter().map(|key| format.parse_argument("key", key));
+        let mut keys: Vec<_> = parsed.collect::<anyhow::Result<_>>()?;
         if let Some(path) = &self.from {
             ensure!(is_there(path), "cannot read {} (--keys): pass a key itself after the path", input::name(path));
             let lines = KeyLines::read(path, format, "--keys")?;

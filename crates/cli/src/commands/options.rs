@@ -19,7 +19,7 @@ use crate::words::units::{number_in, parse_fpr, parse_number, parse_seed};
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
     /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones [default: auto]
-    #[arg(long, value_name = "KIND", value_parser = policy_names())]
+    #[arg(long, value_name = "KIND", value_parser = policy_names(&[AUTO]))]
     pub(crate) policy: Option<String>,
 
     /// False positive rate, between 0 and 1
@@ -41,9 +41,9 @@ pub(crate) struct FilterArgs {
 /// The policy that chooses the kind for each table.
 pub(crate) const AUTO: &str = "auto";
 
-/// Returns the parser of the names of all policies.
-pub(crate) fn policy_names() -> PossibleValuesParser {
-    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+/// Returns the parser of the names of all kinds, and of `others`.
+pub(crate) fn policy_names(others: &[&'static str]) -> PossibleValuesParser {
+    PossibleValuesParser::new(others.iter().copied().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
 /// Returns the policy of this name; any name that no kind has is that of `auto`.

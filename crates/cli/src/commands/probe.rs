@@ -29,7 +29,7 @@ use crate::print::types::{Figure, PathName, Rate};
 use crate::print::{Outcome, Output, note, record};
 use crate::system::input;
 use crate::system::progress::Progress;
-use crate::words::escape::{key_text, path_name};
+use crate::words::escape::path_name;
 use crate::words::group::{self, without_path};
 
 #[derive(Debug, Args)]
@@ -135,8 +135,7 @@ impl ProbeArgs {
         }
         let mut keys = KeyLines::default();
         for key in &self.key {
-            let name = || format!("--key '{}'", key_text(key.as_encoded_bytes()));
-            keys.push(&format.parse_argument(key).with_context(name)?);
+            keys.push(&format.parse_argument("--key", key)?);
         }
         Ok(Sought::Keys(keys))
     }
@@ -214,33 +213,32 @@ pub(crate) fn run(args: &ProbeArgs, context: &Context, output: &mut Output<'_>) 
             Family::ensure_one(&families, "--list: a key belongs to one column family")?;
         }
         let files: Vec<_> = families.iter().flat_map(Row::of_family).collect();
-        let probes: Vec<_> = files.iter().map(|(row, _)| &row.probe).collect();
+        let (probes, names): (Vec<_>, Vec<_>) = files.iter().map(|(row, _)| (&row.probe, row.name())).unzip();
+        let names = distinct_names(names);
         if !output.is_json {
             report.findings.iter().chain(&report.notes).for_each(|finding| note(finding));
-            let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
-            let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
-            for_each_listed(&probes, listing, (&sought, has_others), |position, files| {
-                let mut line = sought.encoded(position, context.keys_format);
-                if listing == Listing::All {
-                    let (names, reasons): (Vec<_>, Vec<_>) =
-                        files.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
-                    let (number, names, reasons) = (number(files.len()), names.join(","), reasons.join(","));
-                    line.extend(format!("\t{number}\t{names}\t{reasons}").into_bytes());
-                }
-                output.record(&[&line], context.keys_format.terminator())
-            })?;
+        }
+        for_each_listed(&probes, listing, (&sought, has_others), |position, found| {
+            let candidates = (!is_incomplete).then_some(found.len() as u64);
+            if output.is_json {
+                let answer =
+                    |&(file, because): &(usize, Because)| files[file].0.answer(files[file].1, Some(because), because);
+                let files = found.iter().map(answer).collect();
+                report.answers.push(Answer { candidates, files, ..sought.answer(position) });
+                return Ok(());
+            }
+            let mut line = sought.encoded(position, context.keys_format);
+            if listing == Listing::All {
+                let (names, reasons): (Vec<_>, Vec<_>) =
+                    found.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
+                let number = candidates.map_or("?".to_owned(), |number| number.to_string());
+                line.extend(format!("\t{number}\t{}\t{}", names.join(","), reasons.join(",")).into_bytes());
+            }
+            output.record(&[&line], context.keys_format.terminator())
+        })?;
+        if !output.is_json {
             return Ok(outcome);
         }
-        for_each_listed(&probes, listing, (&sought, has_others), |position, candidates| {
-            let answer = |&(file, because): &(usize, Because)| {
-                let (row, family): (&Row, _) = files[file];
-                row.answer(family, Some(because), because)
-            };
-            let number = (!is_incomplete).then_some(candidates.len() as u64);
-            let files = candidates.iter().map(answer).collect();
-            report.answers.push(Answer { candidates: number, files, ..sought.answer(position) });
-            Ok(())
-        })?;
     }
     if args.is_by_file() {
         let all = 0..sought.len();
@@ -383,9 +381,7 @@ impl Store<'_> {
 impl Probed {
     /// Returns what there is to say about files, maps and manifests.
     fn findings(&mut self, walk: &Walk) -> Vec<String> {
-        let problem =
-            |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
-        let mut findings: Vec<_> = walk.problems.iter().map(problem).collect();
+        let mut findings = walk.problem_lines();
         findings.append(&mut self.remarks);
         let remarks_of = |row: &'_ Row| {
             let name = row.name();

@@ -11,11 +11,10 @@ use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TableOptions};
 
 use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
-use crate::file::context::Context;
 use crate::file::database::directory_of;
 use crate::file::look::list;
 use crate::file::names::has_table_extension;
-use crate::file::open::{ensure_own_table, open, open_table_alone};
+use crate::file::open::{Context, ensure_own_table, open, open_table_alone};
 use crate::file::problem::{State, explained};
 use crate::file::replace::{Mark, ensure_replaceable, remove_leftovers};
 use crate::file::walk::{Found, is_directory};

@@ -5,12 +5,13 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::ValueEnum;
 use sstfilter::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher};
 use sstfilter_table::TableOptions;
 
 use crate::system::progress::ReadProgress;
-use crate::words::escape::{decode_hex, hex};
+use crate::words::escape::{decode_hex, hex, key_text};
 use crate::words::units::{counted, number_in};
 
 /// What the command line says about files before they are read.
@@ -87,11 +88,12 @@ impl KeysFormat {
         }
     }
 
-    /// Parses a key from a command line argument.
-    pub(crate) fn parse_argument(self, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
+    /// Parses a key from a command line argument, which messages call `name`.
+    pub(crate) fn parse_argument(self, name: &str, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
         let mut key = argument.as_encoded_bytes().to_vec();
         if self == Self::Hex {
-            let length = decode_hex(&mut key)?;
+            let context = || format!("{name} '{}'", key_text(argument.as_encoded_bytes()));
+            let length = decode_hex(&mut key).with_context(context)?;
             key.truncate(length);
         }
         Ok(key)

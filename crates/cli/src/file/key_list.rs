@@ -42,8 +42,8 @@ const ASSUMED_LINE_BYTES: u64 = 16;
 /// Bytes at the beginning of a file that are searched for NUL bytes, which text does not contain.
 const LOOKED_AT_BYTES: usize = 32 << 10;
 
-/// How a gzip file begins, which would be read as lines of garbage: its magic number, and the only compression method that
-/// exists (RFC 1952, 2.3.1).
+/// How a gzip file begins, which would be read as lines of garbage: its magic number, and the only compression method
+/// that exists (RFC 1952, 2.3.1).
 const GZIP_START: &[u8] = &[0x1f, 0x8b, 8];
 
 /// Mark that programs on Windows write at the beginning of a text. No key begins with it on purpose.
@@ -107,8 +107,8 @@ impl KeyLines {
         Self::read_within(path, format, option, MemoryLimit::default())
     }
 
-    /// Like [`read`](Self::read), with at most `limit` memory for the text and for sorting it. Fails early if the length of
-    /// the file shows that sorting would need more.
+    /// Like [`read`](Self::read), with at most `limit` memory for the text and for sorting it. Fails early if the
+    /// length of the file shows that sorting would need more.
     pub(crate) fn read_within(
         path: &Path,
         format: KeysFormat,
@@ -416,8 +416,8 @@ mod tests {
             let text = format!("{error:#}");
             assert!(text.starts_with("line 2: ") && text.contains(words), "{text}");
         }
-        assert!(KeysFormat::Hex.parse_argument(OsStr::new("6")).is_err());
-        assert_eq!(KeysFormat::Hex.parse_argument(OsStr::new("006B")).unwrap(), b"\0k");
-        assert_eq!(KeysFormat::Lines.parse_argument(OsStr::new("6b")).unwrap(), b"6b");
+        assert!(KeysFormat::Hex.parse_argument("", OsStr::new("6")).is_err());
+        assert_eq!(KeysFormat::Hex.parse_argument("", OsStr::new("006B")).unwrap(), b"\0k");
+        assert_eq!(KeysFormat::Lines.parse_argument("", OsStr::new("6b")).unwrap(), b"6b");
     }
 }

@@ -55,8 +55,8 @@ impl OpenMap {
         Ok(Cow::Owned(bytes.into()))
     }
 
-    /// Looks up keys by their `hash`, and calls `visit` with each and its answer. Pass them in the order of their hashes:
-    /// almost every page is then read once.
+    /// Looks up keys by their `hash`, and calls `visit` with each and its answer. Pass them in the order of their
+    /// hashes: almost every page is then read once.
     pub(crate) fn look_up<K>(
         &self,
         keys: &[K],

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use super::database::{Database, EngineFile, REPLACED, Standing, directory_of, is_not_found};
 use super::look::{Format, list, look_at};
 use super::names::{engine_number, has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
-use super::problem::{ORPHAN, Problem};
+use super::problem::{ORPHAN, Problem, explained};
 use crate::system::input;
 use crate::words::group;
 use crate::words::units::counted;
@@ -128,6 +128,13 @@ impl Walk {
             bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
         }
         Ok(())
+    }
+
+    /// Returns what is wrong with manifests.
+    pub(crate) fn problem_lines(&self) -> Vec<String> {
+        let line =
+            |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
+        self.problems.iter().map(line).collect()
     }
 
     /// Returns what a command says about files that it does not count: one line for each sort of files.

@@ -43,8 +43,8 @@ enum Goal {
 }
 
 words! {
-    /// A policy of the library. The first two differ only in what a size means: for `auto` it is that of a Bloom filter, of
-    /// which Ribbon keeps the rate. Both fall back to Bloom for small tables.
+    /// A policy of the library. The first two differ only in what a size means: for `auto` it is that of a Bloom
+    /// filter, of which Ribbon keeps the rate. Both fall back to Bloom for small tables.
     enum Policy {
         Auto = "auto",
         Ribbon = "ribbon",

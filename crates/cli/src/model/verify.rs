@@ -10,10 +10,9 @@ use sstfilter_table::{FilterVerdict, Table, TableError, TableLocation, TablePart
 
 use super::verify_map::MapCheck;
 use crate::file::blocks::{RangeBlock, Sidecar};
-use crate::file::context::Context;
 use crate::file::map::OpenMap;
 use crate::file::names::table_of_sidecar;
-use crate::file::open::{Body, ForeignTable, open};
+use crate::file::open::{Body, Context, ForeignTable, open};
 use crate::file::problem::{Problem, State, explained, in_options, state_of_error, state_of_filter};
 use crate::file::walk::Found;
 use crate::print::types::PathName;

@@ -121,8 +121,8 @@ impl<'a> Comparing<'a> {
         Ok(())
     }
 
-    /// Looks up the last batch. Returns the keys and files that were compared, and sentences on keys that the map does not
-    /// find, one for each file.
+    /// Looks up the last batch. Returns the keys and files that were compared, and sentences on keys that the map does
+    /// not find, one for each file.
     pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<(u64, u64, Vec<String>)> {
         self.look_up()?;
         let mut lost = Vec::new();

@@ -1,4 +1,5 @@
-//! The page of JSON fields, from the records that the commands print. Only the test that writes or compares it needs it.
+//! The page of JSON fields, from the records that the commands print. Only the test that writes or compares it needs
+//! it.
 
 use super::blocks::columns;
 use super::names::{meaning, unneeded};

@@ -184,7 +184,8 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
 }
 
-// Tables and databases that other engines wrote (`crates/interop/fixtures/README.md`), and what these engines say of them.
+// Tables and databases that other engines wrote (`crates/interop/fixtures/README.md`), and what these engines say of
+// them.
 
 pub const FIXTURES: &str = "../interop/fixtures";
 

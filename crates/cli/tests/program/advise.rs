@@ -1,5 +1,5 @@
-//! `sstfilter advise` from outside. The failures guarded against: advice whose figures are not those of the filters that are
-//! then built, and a plan for levels that the store does not have, or that loses against equal filters.
+//! `sstfilter advise` from outside. The failures guarded against: advice whose figures are not those of the filters
+//! that are then built, and a plan for levels that the store does not have, or that loses against equal filters.
 
 use std::fs;
 

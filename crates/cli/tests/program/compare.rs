@@ -1,6 +1,6 @@
-//! Users choose a filter by the demonstration, and by a comparison on their own keys. The failures guarded against: figures
-//! that differ from those of the filters that are then built, stored keys that count as absent, a rate that is too precise
-//! for few probes, a kind that is left out silently, and success although a key was lost.
+//! Users choose a filter by the demonstration, and by a comparison on their own keys. The failures guarded against:
+//! figures that differ from those of the filters that are then built, stored keys that count as absent, a rate that is
+//! too precise for few probes, a kind that is left out silently, and success although a key was lost.
 
 use std::fs;
 use std::io::Read;

@@ -1,6 +1,6 @@
-//! `map build`, `map merge`, and what `verify` and `probe` say of maps. The failures guarded against: a damaged file that is
-//! covered without some of its keys, a damaged map that hides keys, and a file of another program that `--overwrite`
-//! replaces.
+//! `map build`, `map merge`, and what `verify` and `probe` say of maps. The failures guarded against: a damaged file
+//! that is covered without some of its keys, a damaged map that hides keys, and a file of another program that
+//! `--overwrite` replaces.
 
 use std::fs;
 use std::ops::Range;

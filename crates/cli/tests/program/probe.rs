@@ -1,8 +1,8 @@
 //! `probe` says for many keys or ranges at once which files a lookup must read, and why. The failures guarded against:
 //! threads that mix up files or keys, so that a key is absent from its own table; a file that cannot be probed and is
 //! left out, although it may contain every key; a table whose range tombstones decide a lookup and that is not named;
-//! tables of another column family that count; and a range filter that is treated as a point filter, or that reports keys
-//! as absent that it does not cover.
+//! tables of another column family that count; and a range filter that is treated as a point filter, or that reports
+//! keys as absent that it does not cover.
 
 use std::collections::BTreeMap;
 use std::fs;

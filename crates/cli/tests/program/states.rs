@@ -1,7 +1,7 @@
-//! The states of files, also of stores that are looked after. The failures guarded against: damage that is called sound; a
-//! sound table that is called damaged because of its sidecar, or because the secret seed of its filter was not passed; a
-//! table that stays damaged although its filter was rebuilt; sidecars that are counted as tables after their tables have
-//! gone; and a small table that needs a look because of what its policy chose.
+//! The states of files, also of stores that are looked after. The failures guarded against: damage that is called
+//! sound; a sound table that is called damaged because of its sidecar, or because the secret seed of its filter was not
+//! passed; a table that stays damaged although its filter was rebuilt; sidecars that are counted as tables after their
+//! tables have gone; and a small table that needs a look because of what its policy chose.
 
 use std::fs;
 

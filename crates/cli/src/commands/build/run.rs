@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgGroup, Args};
-use sstfilter::{BuildContext, BuildPurpose, kind};
+use sstfilter::{BuildContext, BuildPurpose};
 use sstfilter_table::{TableOptions, TableSummary};
 
 use super::directory::Directory;
 use super::write::{Source, Writer};
-use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
+use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs, policy_names};
 use crate::file::key_list::{KeyLines, MemoryLimit};
 use crate::file::open::Context;
 use crate::model::built::BuiltFilter;
@@ -76,8 +75,7 @@ pub(crate) struct BuildArgs {
 const NONE: &str = "none";
 
 fn policy_or_none(policy: Arg) -> Arg {
-    let names = [AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name));
-    policy.value_parser(PossibleValuesParser::new(names)).help(
+    policy.value_parser(policy_names(&[AUTO, NONE])).help(
         "Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without \
          filters [default: auto]",
     )

@@ -8,11 +8,10 @@ use anyhow::{anyhow, ensure};
 use clap::{ArgGroup, Args};
 use sstfilter::KeyHasher;
 
-use crate::file::context::Context;
 use crate::file::key_list::KeyLines;
 use crate::file::look::{Format, look_at, may_be_table};
 use crate::file::names::is_named_like_table;
-use crate::file::open::open;
+use crate::file::open::{Context, open};
 use crate::file::problem::{BY_SST_DUMP, Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::measure::filters::Workload;
@@ -249,8 +248,8 @@ impl Keys {
         for found in &walk.files {
             let before = keys.lines.len();
             let path = &found.path;
-            // Files of keys have no magic number. One that is named like a table was cut short. Standard input cannot be
-            // read twice.
+            // Files of keys have no magic number. One that is named like a table was cut short. Standard input cannot
+            // be read twice.
             let is_unknown = input::is_standard(path) || matches!(look_at(path), Ok(Format::Other));
             if is_unknown && !is_named_like_table(path) {
                 keys.add_list(path, option, intake)?;

@@ -204,7 +204,9 @@ impl<'a> Shape<'a> {
         let is_by_prefix = self.rows.last().is_some_and(|last| last.number + 1 >= MANY_PREFIXES);
         // By stretches, 16 or more, so that a range at another key is seldom next to one in the file.
         let stretch = (self.rows.len() / 16).clamp(1, STRETCH);
-        let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at / stretch });
+        let number = |at: usize| if is_by_prefix { self.rows[at].number } else { at / stretch };
+        // The same in each run.
+        let is_in_file = |at: usize| KeyHash::mix(number(at) as u64).get() & 1 == 0;
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|&at| is_in_file(at));
         let file: Vec<_> = inside.iter().map(|&at| self.rows[at].key).collect();
         let ranges = |rows: &[usize], is_after| {
@@ -290,11 +292,6 @@ impl Sample<'_> {
 
 fn range_of((lower, upper): &Ends) -> KeyRange<'_> {
     KeyRange::from((lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice)))
-}
-
-/// Whether the item with this number goes to the first half, the same in each run.
-fn is_heads(number: usize) -> bool {
-    KeyHash::mix(number as u64).get() & 1 == 0
 }
 
 fn is_empty(ends: &Ends, file: &[&[u8]]) -> bool {

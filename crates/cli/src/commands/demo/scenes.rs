@@ -1,4 +1,5 @@
-//! The scenes: each writes package names of Debian, which the program includes, to tables, opens these, and counts what lookups or scans read.
+//! The scenes: each writes package names of Debian, which the program includes, to tables, opens these, and counts what
+//! lookups or scans read.
 
 use std::fs;
 use std::io::Read;

@@ -10,10 +10,9 @@ use sstfilter::FileId;
 use sstfilter_map::{MapMerge, MapOptions, MapReport as Written};
 
 use crate::commands::options::OutArgs;
-use crate::file::context::Context;
 use crate::file::look::Format;
 use crate::file::map::OpenMap;
-use crate::file::open::open;
+use crate::file::open::{Context, open};
 use crate::file::problem::Problem;
 use crate::file::replace::{Mark, write_with};
 use crate::file::walk::Found;

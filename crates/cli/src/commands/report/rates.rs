@@ -104,28 +104,22 @@ fn measure(
     let made = files.iter_mut().flat_map(|file| core::mem::take(&mut file.made));
     let absent = given.cloned().unwrap_or_else(|| AbsentKeys::made(made, maker));
     let keys = KeyBatch::new(absent.keys.iter().map(Vec::as_slice).collect());
-    let probed = in_parallel(files, None, |file| probe_one(file, &keys, &absent, context))?;
+    let probe = |file: &Surveyed| {
+        let opened = match open_to_probe(&file.found, context) {
+            Ok(opened) => opened,
+            Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
+        };
+        let probed = probe(&opened, &keys, None, context);
+        if !absent.is_made {
+            AbsentKeys::observe(&probed, &keys, &opened)?;
+        }
+        anyhow::Ok(probed)
+    };
+    let probed = in_parallel(files, None, probe)?;
     for (file, probed) in files.iter_mut().zip(probed) {
         file.add(&probed?, &absent, context);
     }
     Ok(absent)
-}
-
-fn probe_one(
-    file: &Surveyed,
-    keys: &KeyBatch<'_>,
-    absent: &AbsentKeys,
-    context: &Context,
-) -> anyhow::Result<FileProbe> {
-    let opened = match open_to_probe(&file.found, context) {
-        Ok(opened) => opened,
-        Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
-    };
-    let probed = probe(&opened, keys, None, context);
-    if !absent.is_made {
-        AbsentKeys::observe(&probed, keys, &opened)?;
-    }
-    Ok(probed)
 }
 
 impl Surveyed {

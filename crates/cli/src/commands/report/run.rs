@@ -12,7 +12,7 @@ use super::rates::Survey;
 use crate::commands::options::{FamilyArgs, parse_bits_per_key};
 use crate::file::look::Format;
 use crate::file::open::Context;
-use crate::file::problem::{State, explained};
+use crate::file::problem::State;
 use crate::file::replace::OwnFiles;
 use crate::model::absent::AbsentKeys;
 use crate::model::costs::{Cost, TableFilter};
@@ -22,7 +22,6 @@ use crate::model::judge::{advice, command_line};
 use crate::print::html::{document, figure, head, links, list, paragraph, rows, section, whole};
 use crate::print::types::{Figure, Open, PathName, Rate};
 use crate::print::{Extent, Json, Outcome, Record, record};
-use crate::system::input;
 use crate::words::escape::{path_name, shell_word};
 use crate::words::group;
 use crate::words::units::{counted, grouped, parse_fpr, percent, with_margin};
@@ -125,9 +124,7 @@ impl StoreReport {
         let tables: Vec<_> = survey.tables().collect();
         let (title, remarks) = (title(&tables), remarks(&tables, args, context));
         let mut findings = vec![needing_a_look(&tables)];
-        for (path, problem) in &survey.walk.problems {
-            findings.push(format!("{}: {}", input::name(path), explained(&problem.reason)));
-        }
+        findings.extend(survey.walk.problem_lines());
         if tables.iter().any(|table| table.format.is_table()) {
             let verify = format!("sstfilter verify{}{}", context.options, paths(args));
             let read = if args.absent.is_some() {
