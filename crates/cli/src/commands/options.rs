@@ -57,8 +57,7 @@ pub(crate) fn policy_named(name: &str, sizing: Sizing) -> Result<Arc<dyn FilterP
 pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
     // Quotes the text, not the number: 1e300 prints as 301 digits.
     let expected = || format!("expected a number from 1 to 100, got '{text}'");
-    let bits: f64 = text.parse().map_err(|_| expected())?;
-    BitsPerKey::new(bits).map_err(|_| expected())
+    text.parse().ok().and_then(|bits| BitsPerKey::new(bits).ok()).ok_or_else(expected)
 }
 
 impl FilterArgs {

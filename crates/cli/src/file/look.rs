@@ -11,7 +11,7 @@ use sstfilter_map::MapIndex;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 
 use super::blocks::Layers;
-use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_ours, table_beside};
+use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_table, table_beside};
 use crate::print::words;
 use crate::system::input::{self, RegularFile};
 
@@ -28,7 +28,8 @@ pub(crate) const NEITHER: &str =
 
 /// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {
-    let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
+    let is_named_like_ours = is_named_like_table(path) || is_named_as_filter(path);
+    let cut = if is_named_like_ours { "; it may have been cut short" } else { "" };
     format!("{NEITHER}{cut}")
 }
 
@@ -187,16 +188,16 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory).with_context(context)? {
         let path = entry.with_context(context)?.path();
         let is_named = has_table_extension(&path) || table_beside(&path).is_some() || is_leftover(&path);
-        if is_named || may_be_file(&path) {
+        // Whether it is a regular file or cannot be checked. A temporary file may have gone since it was listed.
+        let may_be_file = || {
+            fs::metadata(&path)
+                .map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
+        };
+        if is_named || may_be_file() {
             files.push(path);
         }
     }
     // Systems list a directory in any order, and output must be the same in each run.
     files.sort();
     Ok(files)
-}
-
-/// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
-fn may_be_file(path: &Path) -> bool {
-    fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }

@@ -202,7 +202,7 @@ impl Walker {
         let files = list(path)?;
         // Only now: see `Database::read`.
         let is_database = self.database_in(path).is_some();
-        let was_met = files.iter().any(|file| self.is_met(file));
+        let was_met = files.iter().any(|file| self.met.contains(&canonical(file)));
         let (found, others) = (self.found(), self.walk.others.len());
         files.iter().for_each(|file| self.add_file(file, false));
         if is_database || was_met || self.found() > found {
@@ -277,10 +277,6 @@ impl Walker {
     /// Whether the file at `path` is met for the first time.
     fn is_first(&mut self, path: &Path) -> bool {
         self.met.insert(canonical(path))
-    }
-
-    fn is_met(&self, path: &Path) -> bool {
-        self.met.contains(&canonical(path))
     }
 }
 

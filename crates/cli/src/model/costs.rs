@@ -127,13 +127,12 @@ impl Cost {
             Goal::Chosen(Sizing::Rate(rate)) => format!("rate of {}", brief_percent(rate.get())),
             Goal::Chosen(sizing) => sizing.to_string(),
         };
-        let policy = policy.text();
         let few = match small {
             0 => String::new(),
             small if small == filters.len() => return None,
             small => format!(" (bloom for {})", counted(small as u64, "small table")),
         };
-        let cost = Self::of(format!("{policy}, {kept}{few}"), &others);
+        let cost = Self::of(format!("{}, {kept}{few}", policy.text()), &others);
         // Bloom filters of few keys have a smallest size.
         if matches!(goal, Goal::Bytes) && cost.filter_bytes.0 > self.filter_bytes.0 / 50 * 51 {
             return None;

@@ -277,31 +277,3 @@ fn of_map(map: &OpenMap) -> MapReport {
         covers: index.files().iter().map(covered).collect(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::file::open::open_to_probe;
-
-    fn describe_path(path: &str) -> FileReport {
-        let (found, context) = (Found::alone(Path::new(path)), Context::default());
-        match open_to_probe(&found, &context) {
-            Ok(opened) => describe(&opened, &context),
-            Err(problem) => describe_problem(&found, &problem, &context),
-        }
-    }
-
-    #[test]
-    fn layers_of_all_sorts_are_described() {
-        for (name, kind, bound_to) in [
-            ("late-bound-to-file-7", "late keys", true),
-            ("scalable", "scalable", false),
-            ("rotating", "rotating", false),
-        ] {
-            let report = describe_path(&format!("../../fixtures/v1/layers-{name}.layers"));
-            let [filter] = &report.filters[..] else { panic!("{report:?}") };
-            assert_eq!((report.format, report.state, filter.kind.as_str()), (Format::Layers, State::Ok, kind));
-            assert_eq!((filter.bound_to.is_some(), filter.expected_fpr.is_some()), (bound_to, true));
-        }
-    }
-}

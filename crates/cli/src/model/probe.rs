@@ -212,10 +212,6 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    fn are_known(&self) -> bool {
-        !matches!(self, Self::Unknown)
-    }
-
     fn hold(&self, key: &[u8]) -> bool {
         match self {
             Self::Unknown => true,
@@ -250,11 +246,10 @@ impl Sought<'_> {
 
 /// Probes a file for keys, unless maps say that it has none but those of `in_maps`.
 pub(crate) fn probe(opened: &Opened, keys: &KeyBatch<'_>, in_maps: Option<&Positions>, context: &Context) -> FileProbe {
-    let bounds = Bounds::of(opened);
-    let in_range = if bounds.are_known() {
-        filtered(&all_of(keys.keys.len()), |at| bounds.hold(keys.keys[at]))
-    } else {
-        all_of(keys.keys.len())
+    let all = all_of(keys.keys.len());
+    let in_range = match Bounds::of(opened) {
+        Bounds::Unknown => all,
+        bounds => filtered(&all, |at| bounds.hold(keys.keys[at])),
     };
     let mut probe = FileProbe::of(in_range, in_maps);
     probe.run(opened, Sought { keys, context });

@@ -100,10 +100,6 @@ pub(crate) fn figure(chart: &Chart) -> anyhow::Result<String> {
     Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
 }
 
-pub(crate) fn details(summary: &str, table: &str) -> String {
-    format!("<details><summary>{summary}</summary>{table}</details>")
-}
-
 /// Returns `text` for the page, with a non-breaking space before `%`, and with the plus-minus sign. Control characters,
 /// which a document must not contain, are escaped.
 pub(crate) fn escaped(text: &str) -> String {

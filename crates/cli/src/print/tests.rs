@@ -231,8 +231,3 @@ fn a_name_with_two_meanings_or_without_its_unit_is_a_fault() {
     }
     assert!(faults.iter().any(|fault| fault.starts_with("length does not say its unit")), "{faults:?}");
 }
-
-#[test]
-fn words_are_what_they_say_they_are() {
-    assert_eq!((State::default(), State::ALL.map(State::text)), (State::Ok, ["ok", "damaged"]));
-}

@@ -175,13 +175,8 @@ pub fn write_manifest(place: &Place, directory: &str, tables: &[ManifestTable<'_
 pub fn log_record(contents: &[u8]) -> Vec<u8> {
     const WHOLE: u8 = 1;
     let record = [&[WHOLE], contents].concat();
-    let crc = crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let crc = crc32c::crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     [&crc[..], &u16::try_from(contents.len()).unwrap().to_le_bytes(), &record].concat()
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
 }
 
 // Tables and databases that other engines wrote (`crates/interop/fixtures/README.md`), and what these engines say of

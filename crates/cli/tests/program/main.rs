@@ -10,18 +10,15 @@ mod advise;
 mod build;
 mod compare;
 mod damage;
-mod databases;
 mod described;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
-mod export;
 mod foreign;
 mod get;
 #[cfg(target_os = "linux")]
 mod hostile;
 mod map;
 mod options;
-mod partitions;
 mod probe;
 mod rebuild;
 mod refused;

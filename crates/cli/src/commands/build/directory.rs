@@ -153,6 +153,8 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
             Ok(MadeDirectories::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // An empty path, the parent of a relative path of one name, is the current directory.
+            let is_there = |directory: &Path| directory.as_os_str().is_empty() || directory.exists();
             let missing: Vec<_> = path.ancestors().take_while(|directory| !is_there(directory)).collect();
             let made = MadeDirectories::new(missing.iter().map(|directory| (*directory).to_owned()).collect());
             fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path_name(path)))?;
@@ -160,11 +162,6 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", path_name(path))),
     }
-}
-
-/// Whether the directory exists. An empty path, the parent of a relative path of one name, is the current directory.
-fn is_there(directory: &Path) -> bool {
-    directory.as_os_str().is_empty() || directory.exists()
 }
 
 fn sync(directory: &Path) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use sstfilter_charts::{Chart, Form, Point, Series, Style};
 use super::rows::Comparison;
 use crate::measure::filters::MeasuredKind;
 use crate::measure::made_up::RatePoint;
-use crate::print::html::{details, document, figure, paragraph, rows, section, whole};
+use crate::print::html::{document, figure, paragraph, rows, section, whole};
 use crate::print::{Extent, Record};
 use crate::words::units::{grouped, percent};
 
@@ -39,7 +39,7 @@ pub(super) fn html(comparison: &Comparison) -> anyhow::Result<String> {
     let points: Vec<&dyn Record> = curves.by_rate.iter().map(|point| point as &dyn Record).collect();
     body += &section("rates", "False positive rate and size", text);
     body += &figure(&by_rate(&curves.by_rate))?;
-    body += &details("The figures", &rows(&points, extent));
+    body += &["<details><summary>The figures</summary>", &rows(&points, extent), "</details>"].concat();
 
     let text = format!(
         "Bits per key of whole blocks at {footing}, including trailers: small filters pay for their trailer and for \

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use clap::Args;
-use serde_json::{Value, to_string_pretty, to_value};
+use serde_json::{to_string_pretty, to_value};
 use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing, kind};
 use sstfilter_charts::{Machine, today};
 
@@ -96,6 +96,7 @@ pub(crate) fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<(Outc
     let alarm = compared.iter().chain(of_curves).find_map(alarm);
     let outcome = Outcome::from_sound(alarm.is_none()).max(intake.outcome);
     let reached: usize = workload.reached.iter().map(core::ops::Range::len).sum();
+    let machine = to_value(Machine::this(sstfilter::simd::selected().name()))?;
     let mut comparison = Comparison {
         program: "sstfilter",
         command: args.command(&context.options),
@@ -115,7 +116,7 @@ pub(crate) fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<(Outc
         curves,
         version: env!("CARGO_PKG_VERSION"),
         date: today(),
-        machine: machine()?,
+        machine: Open(machine.as_object().cloned().unwrap_or_default()),
         run_seconds: Seconds(begun.elapsed().as_secs_f64()),
     };
     if let Some(files) = files {
@@ -123,13 +124,6 @@ pub(crate) fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<(Outc
         comparison.written_files = files.write(&[page::html(&comparison)?, json])?;
     }
     Ok((outcome, comparison))
-}
-
-fn machine() -> anyhow::Result<Open> {
-    match to_value(Machine::this(sstfilter::simd::selected().name()))? {
-        Value::Object(machine) => Ok(Open(machine)),
-        _ => Ok(Open::default()),
-    }
 }
 
 fn notes(compared: &[MeasuredKind], sizing: Sizing, absent_keys: u64) -> Vec<String> {
