@@ -9,7 +9,6 @@ mod common;
 mod advise;
 mod build;
 mod compare;
-mod damage;
 mod described;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
