@@ -230,10 +230,7 @@ fn every_promise_has_tests_with_its_marker_and_every_marker_a_promise() {
         assert_eq!(promises.iter().filter(begins).count(), 1, "another marker begins with {marker:?}");
     }
     let command = format!("git grep -n 'promise: {}'", promises[0].marker);
-    assert!(
-        page("PROMISES.md").contains(&command),
-        "the page's command finds the tests of its first promise: {command}"
-    );
+    assert!(page("PROMISES.md").contains(&command), "no command finds the tests of the first promise: {command}");
 }
 
 /// The slugs in MISUSE.md, each of which begins an item of a list or a row of a table.

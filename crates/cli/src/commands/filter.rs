@@ -65,10 +65,8 @@ pub(crate) fn run(args: &FilterCommandArgs, context: &Context, output: &mut Outp
 
 fn build(args: &FilterCommandArgs, path: &Path, context: &Context) -> anyhow::Result<Bytes> {
     let (hasher, ranges) = (args.filter.hasher(context.secret.as_ref())?, args.range.policy(context.range_prefix)?);
-    ensure!(
-        ranges.is_none() || args.filter.is_default(),
-        "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
-    );
+    let is_one = ranges.is_none() || args.filter.is_default();
+    ensure!(is_one, "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key");
     // As for the tables of `build`: for a flush, `auto` would build Bloom whatever the number of keys.
     let purpose = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
     let policy = args.filter.policy()?;

@@ -263,13 +263,10 @@ impl Printer<'_, '_> {
             _ => ("", Some(recorded.saturating_sub(found))),
         };
         self.report.lost_entries = lost;
-        note(&format!(
-            "{}: {} of {} entries{of_opened} salvaged, {} missing. To put them back: sstfilter build --input FILE --out DIR",
-            input::name(path),
-            grouped(found),
-            grouped(recorded),
-            counted(bytes, "byte"),
-        ));
+        let (name, salvaged, all) = (input::name(path), grouped(found), grouped(recorded));
+        let missing =
+            format!("{} missing. To put them back: sstfilter build --input FILE --out DIR", counted(bytes, "byte"));
+        note(&format!("{name}: {salvaged} of {all} entries{of_opened} salvaged, {missing}"));
         if !is_alone && !self.report.missing.is_empty() {
             note("where the newest entry of a key is missing, an older value of it is printed, even if it was deleted");
         }
@@ -318,9 +315,8 @@ impl Printer<'_, '_> {
         let tombstones = self.report.tombstones.filter(|_| !self.keys_only && !self.output.is_json);
         if let Some(tombstones) = tombstones {
             let tombstones = counted(tombstones, "tombstone");
-            note(&format!(
-                "note: {tombstones}, printed as lines without a tab: `build` would read keys without a value"
-            ));
+            let lines = "printed as lines without a tab: `build` would read keys without a value";
+            note(&format!("note: {tombstones}, {lines}"));
         }
     }
 

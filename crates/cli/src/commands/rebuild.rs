@@ -176,10 +176,8 @@ fn ensure_readable(table: &Table, args: &RebuildArgs, context: &Context) -> anyh
     if let Some(seed) = args.filter.hash_seed {
         // Readers hash keys as the table records, or with a secret seed.
         let got = KeyHasher::with_seed(seed).identity();
-        ensure!(
-            described == got,
-            "--hash-seed: expected the hash of the table, {described}, got {got}: leave the option out"
-        );
+        let is_same = described == got;
+        ensure!(is_same, "--hash-seed: expected the hash of the table, {described}, got {got}: leave the option out");
     }
     Ok(())
 }

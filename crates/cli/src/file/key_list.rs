@@ -297,15 +297,9 @@ fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat
     let rest = &text[keys_end..];
     let is_value = |rest: &[u8]| rest.len() as u64 <= most + digits * MAX_VALUE_BYTES && rest.contains(&b'\t');
     let is_sound = rest.len() as u64 <= most || (format != KeysFormat::Nul && is_value(rest));
-    ensure!(
-        is_sound,
-        "{}: expected keys of up to {}, {}, got none in {} from byte {} on",
-        input::name(path),
-        units::bytes(MAX_KEY_BYTES),
-        format.expected(),
-        units::bytes(rest.len() as u64),
-        units::grouped(keys_end as u64)
-    );
+    let (name, longest, what) = (input::name(path), units::bytes(MAX_KEY_BYTES), format.expected());
+    let (bytes, from) = (units::bytes(rest.len() as u64), units::grouped(keys_end as u64));
+    ensure!(is_sound, "{name}: expected keys of up to {longest}, {what}, got none in {bytes} from byte {from} on");
     Ok(())
 }
 

@@ -186,12 +186,8 @@ pub(crate) fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(path).with_context(context)? {
         let name = entry.with_context(context)?.file_name();
         let is_of_database = name == "CURRENT" || name.as_encoded_bytes().starts_with(b"MANIFEST-");
-        ensure!(
-            !is_of_database,
-            "{} is the directory of a database (it contains {}): choose another --out",
-            path_name(path),
-            path_name(Path::new(&name))
-        );
+        let (name, found) = (path_name(path), path_name(Path::new(&name)));
+        ensure!(!is_of_database, "{name} is the directory of a database (it contains {found}): choose another --out");
     }
     Ok(())
 }

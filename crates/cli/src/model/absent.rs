@@ -93,12 +93,9 @@ impl AbsentKeys {
         if stored.is_empty() {
             return Ok(observed);
         }
-        bail!(
-            "--absent: expected keys that no table has, got stored ones: {} of {} that pass the filter of {}",
-            stored.len(),
-            counted(sample.len() as u64, "key"),
-            input::name(&opened.found.path)
-        )
+        let (stored, keys) = (stored.len(), counted(sample.len() as u64, "key"));
+        let of = format!("{stored} of {keys} that pass the filter of {}", input::name(&opened.found.path));
+        bail!("--absent: expected keys that no table has, got stored ones: {of}")
     }
 }
 

@@ -62,11 +62,8 @@ pub(crate) fn describe_problem(found: &Found, problem: &Problem, context: &Conte
     let report = of_found(found, look_at(&found.path).unwrap_or_default());
     let mut report = FileReport { bytes: Length(input::length(&found.path).unwrap_or(0)), ..report };
     // An unknown version is no damage, but the file could not be read either.
-    report.blame(
-        if problem.state == State::Unusable { State::Unread } else { problem.state },
-        None,
-        explained(&problem.reason),
-    );
+    let state = if problem.state == State::Unusable { State::Unread } else { problem.state };
+    report.blame(state, None, explained(&problem.reason));
     judge(&mut report, found, context);
     report
 }

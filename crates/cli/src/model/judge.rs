@@ -110,11 +110,8 @@ pub(crate) fn judge(report: &mut FileReport, found: &Found, context: &Context) {
     }
     let has_sidecar = || !input::is_standard(path) && matches!(look_at(&sidecar_path(path)), Ok(Format::Sidecar));
     if report.format.engine().is_some() && has_sidecar() {
-        report.blame(
-            State::Ok,
-            None,
-            "the sidecar next to the table is ignored: only tables of sstfilter have sidecars",
-        );
+        let why = "the sidecar next to the table is ignored: only tables of sstfilter have sidecars";
+        report.blame(State::Ok, None, why);
     }
     // The path stands before what is said about the file.
     let name = input::name(path);

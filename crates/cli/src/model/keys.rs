@@ -146,10 +146,8 @@ impl Source {
         let Some(Opened { body: Body::Table(table), .. }) = opened else { return Ok(None) };
         let (described, hasher) = (table.properties().filters.hash_identity(), table.store().filters().hasher());
         let name = input::name(&self.found.path);
-        ensure!(
-            hasher.identity() == described,
-            "{name}: its keys are hashed by {described}: pass the seed with --secret-seed-file"
-        );
+        let is_known = hasher.identity() == described;
+        ensure!(is_known, "{name}: its keys are hashed by {described}: pass the seed with --secret-seed-file");
         Ok(Some(hasher.clone()))
     }
 

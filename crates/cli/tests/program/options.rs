@@ -42,10 +42,8 @@ fn commands_and_options_are_few_and_global_options_are_in_the_help_of_the_progra
         options.extend(own);
         for name in names {
             options.extend(parts(&name).1);
-            assert!(
-                run(&[&name[..], &["--help"]].concat()).stdout.contains("exit codes: sstfilter --help"),
-                "{name:?}"
-            );
+            let help = run(&[&name[..], &["--help"]].concat()).stdout;
+            assert!(help.contains("exit codes: sstfilter --help"), "{name:?}");
             leaves.push(name.join(" "));
         }
     }

@@ -11,13 +11,9 @@ fn refuse(place: &Place, rows: &[(&str, &str)]) {
         let root = place.text("");
         let words = words.replace("@/", &root);
         let arguments: Vec<_> = arguments.split(' ').map(|word| word.replace("@/", &root)).collect();
-        let run = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).expect_code(2);
-        assert!(
-            run.stderr.contains("error: ") && run.stderr.contains(&words),
-            "{arguments:?}: {words}: {}",
-            run.stderr
-        );
-        assert!(run.stderr.len() < 1_500, "{}", run.stderr);
+        let told = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).expect_code(2).stderr;
+        assert!(told.contains("error: ") && told.contains(&words), "{arguments:?}: {words}: {told}");
+        assert!(told.len() < 1_500, "{told}");
     }
 }
 

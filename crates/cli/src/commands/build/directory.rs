@@ -44,11 +44,8 @@ impl Directory {
         if !tables.is_empty() && !overwrite {
             // At least one: a sidecar without its table is in the way, too.
             let count = tables.iter().filter(|file| has_table_extension(file)).count().max(1);
-            let tables = counted(count as u64, "table");
-            bail!(
-                "{} already contains {tables}: choose another --out, or replace them with --overwrite",
-                path_name(path)
-            );
+            let (name, tables) = (path_name(path), counted(count as u64, "table"));
+            bail!("{name} already contains {tables}: choose another --out, or replace them with --overwrite");
         }
         list(path)?.iter().filter(|file| is_leftover(file)).try_for_each(|file| remove_leftover(file, overwrite))?;
         Ok(Self { path: path.to_owned(), has_old_tables: !tables.is_empty(), staging: None, _lock: lock, _made: made })
@@ -109,11 +106,8 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         }
         let look = if sidecar_of.is_some() { Format::Sidecar } else { Format::Table };
         ensure_replaceable(&file, Some(Mark::End(look)))?;
-        ensure!(
-            is_numbered_by_us(table),
-            "{} was not written by this command: move it away, or choose another --out",
-            path_name(&file)
-        );
+        let (name, is_own) = (path_name(&file), is_numbered_by_us(table));
+        ensure!(is_own, "{name} was not written by this command: move it away, or choose another --out");
         // A sidecar is removed before its table: otherwise, it could be taken for that of the new table.
         tables.push((table_number(table), sidecar_of.is_some(), file));
     }

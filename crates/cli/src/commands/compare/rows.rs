@@ -146,10 +146,8 @@ mod tests {
             (&[], rate, "No kind can build filters"),
         ] {
             let sentence = conclusion(rows, *sizing, footing);
-            assert!(
-                sentence.contains(words) && (!sentence.contains("LOST") || !sentence.contains("At ")),
-                "{sentence}"
-            );
+            assert!(sentence.contains(words), "{words} in {sentence}");
+            assert!(!sentence.contains("LOST") || !sentence.contains("At "), "{sentence}");
         }
     }
 }
