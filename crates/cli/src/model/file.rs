@@ -192,6 +192,12 @@ db/notes       other        0 B  unread      -        -  -            -         
             ..FilterReport::default()
         };
         let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
+        let part = |(part, offset): (&str, _)| PartReport {
+            part: part.to_owned(),
+            offset: Some(offset),
+            part_bytes: Some(Bytes(4_096)),
+            checksum: Some("sound".to_owned()),
+        };
         let table = FileReport {
             path: PathName("db/000007.sst".into()),
             format: Format::Table,
@@ -199,6 +205,7 @@ db/notes       other        0 B  unread      -        -  -            -         
             place: Place { level: Some(1), ..Place::default() },
             contents: Contents { entries: Some(6_000), ..Contents::default() },
             filters: vec![sidecar, own],
+            parts: [("data", 0), ("index", 90_000)].map(part).to_vec(),
             ..FileReport::default()
         };
         let filter = |role, kind| {
@@ -208,7 +215,9 @@ db/notes       other        0 B  unread      -        -  -            -         
         let (sidecar, own) = (filter("sidecar", "bloom"), filter("table", "ribbon"));
         let page = format!(
             "path    db/000007.sst\nformat  table\nbytes   97.7 KiB\nstate   ok\n\nplace:\n  level  1\n\n\
-             contents:\n  entries  6,000\n\nfilters, 1 of 2:\n{sidecar}\nfilters, 2 of 2:\n{own}"
+             contents:\n  entries  6,000\n\nfilters, 1 of 2:\n{sidecar}\nfilters, 2 of 2:\n{own}\n\
+             parts:\npart   offset     part  checksum\n\
+             data        0  4.0 KiB  sound\nindex  90,000  4.0 KiB  sound\n"
         );
         assert_eq!(text(&table, Extent::default()), page);
         let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];

@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use serde_json::Value;
 use sstfilter::kind;
 
-use crate::common::{FIXTURES, Place, flip, json, lines, names, run};
+use crate::common::{FIXTURES, Place, flip, json, lines, names, number, run};
 use crate::report::{check_page, parsed};
 
 /// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
@@ -29,10 +29,6 @@ fn row<'a>(compared: &'a Value, kind: &str) -> &'a Value {
     rows.find(|row| row["requested"] == kind).unwrap_or_else(|| panic!("no {kind} in {compared}"))
 }
 
-fn number(value: &Value, field: &str) -> f64 {
-    value[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {value}"))
-}
-
 fn compare(arguments: &[&str]) -> Value {
     json(&[&["compare"], arguments].concat(), 0)
 }
@@ -44,7 +40,7 @@ fn says(compared: &Value, field: &str, words: &str) {
 /// Fails unless each kind has the expected rate, within five standard errors, and all of its keys.
 fn assert_as_expected(compared: &Value, probes: f64) {
     for row in compared["compared"].as_array().unwrap() {
-        let (observed, expected) = (number(row, "observed_fpr"), number(row, "expected_fpr"));
+        let (observed, expected) = (number(&row["observed_fpr"]), number(&row["expected_fpr"]));
         let sigma = (expected * (1.0 - expected) / probes).sqrt();
         assert!((observed - expected).abs() < 5.0 * sigma && row["lost_keys"] == 0, "{row}");
     }
@@ -67,12 +63,12 @@ fn the_figures_are_those_of_the_tables_that_are_built_and_read() {
         }
         // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
         assert_eq!(row["filter_bytes"].as_u64().unwrap() + 8, built["filter_bytes"].as_u64().unwrap(), "{row} {built}");
-        assert!(number(row, "build_ns") > 0.0 && number(row, "probe_ns") > 0.0, "{row}");
+        assert!(number(&row["build_ns"]) > 0.0 && number(&row["probe_ns"]) > 0.0, "{row}");
     }
     let many = compare(&["--input", &stored, "--absent", &absent, "--files", "70", "--bits-per-key", "10"]);
     let read = figure("lookups_in_70_files", &[("method", "bloom".into())], "block_reads");
-    assert!((number(row(&many, "bloom"), "block_reads") - read).abs() < 1e-9, "{many}");
-    assert!((69.9..70.0).contains(&number(&many, "block_reads_without_filters")), "{many}");
+    assert!((number(&row(&many, "bloom")["block_reads"]) - read).abs() < 1e-9, "{many}");
+    assert!((69.9..70.0).contains(&number(&many["block_reads_without_filters"])), "{many}");
     // Too few keys in each file for Ribbon: left out with the reason, where the automatic policy takes Bloom.
     says(&many, "omissions", "ribbon with 10 bits per key: its policy builds a bloom filter instead (too few keys)");
     assert_eq!(row(&many, "auto")["kind"], "bloom");
@@ -87,7 +83,7 @@ fn absent_keys_are_held_out_given_or_made_up_and_never_stored() {
     let place = Place::new();
     let (stored, _) = debian(&place);
     let [first, again] = [(); 2].map(|()| compare(&["--input", &stored]));
-    let (keys, absent) = (number(&first, "keys"), number(&first, "absent_keys"));
+    let (keys, absent) = (number(&first["keys"]), number(&first["absent_keys"]));
     // Five standard errors of a tenth of 63,666 keys are 378.
     assert!((keys + absent - 63_666.0).abs() < 0.5 && (absent - 6_366.6).abs() < 378.0, "{first}");
     assert_as_expected(&first, absent);
@@ -111,7 +107,7 @@ fn absent_keys_are_held_out_given_or_made_up_and_never_stored() {
     );
     assert_as_expected(&made_up, 4.0 * 32_768.0);
     let bloom = row(&made_up, "bloom");
-    assert!((number(bloom, "expected_block_reads") - 4.0 * number(bloom, "expected_fpr")).abs() < 1e-9, "{bloom}");
+    assert!((number(&bloom["expected_block_reads"]) - 4.0 * number(&bloom["expected_fpr"])).abs() < 1e-9, "{bloom}");
 }
 
 /// Returns the figures that the same keys must give, wherever they come from.
@@ -207,16 +203,16 @@ fn a_page_and_figures_agree_need_nothing_else_and_replace_no_other_files() {
         assert_eq!(rates + by_keys + omissions, 9 + 4, "{kind}");
     }
     for point in of("by_rate") {
-        let (observed, expected) = (number(point, "observed_fpr"), number(point, "expected_fpr"));
-        let sigma = (expected / number(point, "probes")).sqrt();
+        let (observed, expected) = (number(&point["observed_fpr"]), number(&point["expected_fpr"]));
+        let sigma = (expected / number(&point["probes"])).sqrt();
         assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
-        assert!(number(point, "bits_per_key") > -expected.log2(), "below the bound: {point}");
+        assert!(number(&point["bits_per_key"]) > -expected.log2(), "below the bound: {point}");
     }
     let html = fs::read_to_string(format!("{out}/compare.html")).unwrap();
     let document = parsed(&html);
     check_page(&document, 5);
     // A logarithmic axis cannot show a rate of zero.
-    let drawn = of("by_rate").iter().filter(|point| number(point, "observed_fpr") > 4e-6);
+    let drawn = of("by_rate").iter().filter(|point| number(&point["observed_fpr"]) > 4e-6);
     for kind in drawn.map(|point| point["kind"].as_str().unwrap()) {
         assert!(document.descendants().any(|node| node.text().is_some_and(|text| text.trim() == kind)), "{kind}");
     }
@@ -262,7 +258,7 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     let build = ["build", "--json", "--keys-format", "hex", "--input", &keys, "--files", "1", "--out", &out];
     let built = run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0).json();
     let written = &built["written"][0]["range_filter"];
-    let [measured, written] = [&few["range_filters"][1], written].map(|filter| number(filter, "bits_per_key"));
+    let [measured, written] = [&few["range_filters"][1], written].map(|filter| number(&filter["bits_per_key"]));
     assert!((measured - written).abs() < 0.01, "{few} {built}");
 
     let dense = compare(lines(0..20_000, |key| format!("{:016x}", key * 3)), &["1024"]);

@@ -281,10 +281,8 @@ fn after_an_error_there_is_one_object_too() {
         let run = run(&[arguments, &["--json"]].concat()).expect_code(2);
         let object = run.json();
         let error = object["error"].as_str().unwrap();
-        assert!(
-            !error.is_empty() && !error.starts_with("error") && run.stderr.contains(error),
-            "{arguments:?}: {object}"
-        );
+        let is_told = !error.is_empty() && !error.starts_with("error") && run.stderr.contains(error);
+        assert!(is_told, "{arguments:?}: {object}");
         // `get` may have printed entries before it fails.
         assert!(object.as_object().unwrap().len() == 1 || object["found"].is_array(), "{object}");
     }
