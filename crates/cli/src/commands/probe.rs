@@ -221,8 +221,10 @@ pub(crate) fn run(args: &ProbeArgs, context: &Context, output: &mut Output<'_>) 
         for_each_listed(&probes, listing, (&sought, has_others), |position, found| {
             let candidates = (!is_incomplete).then_some(found.len() as u64);
             if output.is_json {
-                let answer =
-                    |&(file, because): &(usize, Because)| files[file].0.answer(files[file].1, Some(because), because);
+                let answer = |&(file, because): &(usize, Because)| {
+                    let (row, family): (&Row, _) = files[file];
+                    row.answer(family, Some(because), because)
+                };
                 let files = found.iter().map(answer).collect();
                 report.answers.push(Answer { candidates, files, ..sought.answer(position) });
                 return Ok(());
