@@ -25,34 +25,9 @@ use commands::map::MapCommand;
 use file::open::Context as FileContext;
 pub use file::problem::explained;
 pub use print::Outcome;
-use print::{CANNOT_WRITE, Output, Report};
+use print::{CANNOT_WRITE, Output};
 pub use system::interrupt::{Interrupted, end_in_order};
 use words::escape::shell_word;
-
-/// The commands whose results are records, with the records.
-const REPORTS: &[Report] = &[
-    ("inspect", &commands::inspect::InspectReport::SCHEMA),
-    ("filter", &model::file::FileReport::SCHEMA),
-    ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
-    ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
-    ("advise levels", &commands::advise::levels::LevelsAdvice::SCHEMA),
-    ("build", &commands::build::run::BuildReport::SCHEMA),
-    ("compare", &commands::compare::rows::Comparison::SCHEMA),
-    ("compare --range-length", &commands::compare::ranges::RangeComparison::SCHEMA),
-    ("demo", &commands::demo::run::DemoReport::SCHEMA),
-    ("map build, map merge", &commands::map::target::WrittenMap::SCHEMA),
-    ("probe", &commands::probe::ProbeReport::SCHEMA),
-    ("report", &commands::report::StoreReport::SCHEMA),
-    ("verify", &commands::verify::VerifyReport::SCHEMA),
-    ("get", &commands::get::GetReport::SCHEMA),
-    ("rebuild", &commands::rebuild::RebuildReport::SCHEMA),
-];
-
-/// Returns the part of JSON.md that is about results that are records.
-#[must_use]
-pub fn json_page() -> String {
-    print::page(REPORTS)
-}
 
 impl Cli {
     /// Parses `arguments`; the first one is the program's name.
@@ -109,11 +84,11 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
 /// Returns the reason why the command could not run.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(system::secret::hasher_from).transpose()?;
-    let format = cli.keys_format;
     let context = FileContext {
         secret,
         comparator: cli.comparator.clone(),
         range_prefix: cli.range_prefix,
+        keys_format: cli.keys_format,
         unchecked_filters: cli.unchecked_filters,
         progress: None,
         options: cli.reading_options(),
@@ -121,24 +96,24 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut output = Output::new(stdout, cli.json).with_extent(cli.all, cli.quiet);
     let outcome = match &cli.command {
         Command::Demo => output.print(commands::demo::run::run()?),
-        Command::Build(args) => output.print(commands::build::run::run(args, format, &context)?),
+        Command::Build(args) => output.print(commands::build::run::run(args, &context)?),
         Command::Rebuild(args) => output.print(commands::rebuild::run(args, &context)?),
-        Command::Get(args) => commands::get::run(args, format, &context, &mut output),
-        Command::Probe(args) => commands::probe::run(args, format, &context, &mut output),
-        Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, format, &context)?),
+        Command::Get(args) => commands::get::run(args, &context, &mut output),
+        Command::Probe(args) => commands::probe::run(args, &context, &mut output),
+        Command::Map(MapCommand::Build(args)) => output.print(commands::map::build::run(args, &context)?),
         Command::Map(MapCommand::Merge(args)) => output.print(commands::map::merge::run(args, &context)?),
-        Command::Filter(args) => commands::filter::run(args, format, &context, &mut output),
-        Command::Inspect(args) => output.print(commands::inspect::run(args, format, &context)?),
-        Command::Verify(args) => output.print(commands::verify::run(args, format, &context)?),
+        Command::Filter(args) => commands::filter::run(args, &context, &mut output),
+        Command::Inspect(args) => output.print(commands::inspect::run(args, &context)?),
+        Command::Verify(args) => output.print(commands::verify::run(args, &context)?),
         Command::Compare(args) => match args.range_length {
-            Some(units) => output.print(commands::compare::ranges::run(args, units, format, &context)?),
-            None => output.print(commands::compare::run::run(args, &cli.reading_options(), format, &context)?),
+            Some(units) => output.print(commands::compare::ranges::run(args, units, &context)?),
+            None => output.print(commands::compare::run::run(args, &context)?),
         },
         Command::Advise(AdviseCommand::Files(args)) => output.print(commands::advise::files::run(args)),
         Command::Advise(AdviseCommand::Kind(args)) => output.print(commands::advise::kind::run(args)?),
         Command::Advise(AdviseCommand::Levels(args)) => output.print(commands::advise::levels::run(args, &context)?),
         Command::Completions(args) => commands::completions::run(args, Cli::command(), Cli::parser(), &mut output),
-        Command::Report(args) => output.print(commands::report::run(args, format, &context)?),
+        Command::Report(args) => output.print(commands::report::run::run(args, &context)?),
     }?;
     // Flushed here: when the writer is dropped, an error would be lost.
     output.writer.flush().context(CANNOT_WRITE)?;
@@ -148,10 +123,40 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use print::{Report, faults, page};
+
+    /// The commands whose results are records, with the records.
+    const REPORTS: &[Report] = &[
+        ("inspect", &commands::inspect::InspectReport::SCHEMA),
+        ("filter", &model::file::FileReport::SCHEMA),
+        ("advise files", &commands::advise::files::FilesAdvice::SCHEMA),
+        ("advise kind", &commands::advise::kind::KindAdvice::SCHEMA),
+        ("advise levels", &commands::advise::levels::LevelsAdvice::SCHEMA),
+        ("build", &commands::build::run::BuildReport::SCHEMA),
+        ("compare", &commands::compare::rows::Comparison::SCHEMA),
+        ("compare --range-length", &commands::compare::ranges::RangeComparison::SCHEMA),
+        ("demo", &commands::demo::run::DemoReport::SCHEMA),
+        ("map build, map merge", &commands::map::target::WrittenMap::SCHEMA),
+        ("probe", &commands::probe::ProbeReport::SCHEMA),
+        ("report", &commands::report::run::StoreReport::SCHEMA),
+        ("verify", &commands::verify::VerifyReport::SCHEMA),
+        ("get", &commands::get::GetReport::SCHEMA),
+        ("rebuild", &commands::rebuild::RebuildReport::SCHEMA),
+    ];
+
+    /// The failure guarded against: a page of fields that is not that of the program.
+    #[test]
+    fn the_page_is_that_of_the_records() {
+        let expected = page(REPORTS);
+        if std::env::var_os("SSTFILTER_BLESS").is_some() {
+            return std::fs::write("JSON.md", expected).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string("JSON.md").unwrap(), expected, "SSTFILTER_BLESS=1 writes the page");
+    }
 
     /// The failure guarded against: a field whose name means something else in the output of another command.
     #[test]
     fn each_name_of_a_field_has_one_meaning_in_all_commands() {
-        assert_eq!(print::faults(REPORTS), Vec::<String>::new());
+        assert_eq!(faults(REPORTS), Vec::<String>::new());
     }
 }

@@ -52,12 +52,23 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_test_that_a_page_names_is_there() {
+fn every_test_script_and_test_program_that_a_page_names_is_there() {
+    let programs = programs();
     for name in PAGES {
-        for (file, test) in tests_named_in(&page(name)) {
+        let page = page(name);
+        assert!(!page.contains("@@"), "{name} has a gap that was to be filled");
+        for (file, test) in tests_named_in(&page) {
             let source =
                 fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
             assert!(has_test(&source, test), "{name} names {file}::{test}, which is no test");
+        }
+        for script in scripts_named_in(&page) {
+            assert!(root().join(script).exists(), "{name} names {script}, which is not there");
+        }
+        for command in code_spans(&page).filter(|span| span.contains("cargo test")) {
+            for program in command.split("--test ").skip(1).filter_map(|rest| rest.split([' ', '`']).next()) {
+                assert!(programs.contains(program), "{name}: no test program {program}: {command}");
+            }
         }
     }
 }
@@ -77,15 +88,6 @@ fn scripts_named_in(text: &str) -> BTreeSet<&str> {
     code_spans(text).filter(|span| span.starts_with("ci/")).filter_map(|span| span.split(' ').next()).collect()
 }
 
-#[test]
-fn every_script_that_a_page_names_is_there() {
-    for name in PAGES {
-        for script in scripts_named_in(&page(name)) {
-            assert!(root().join(script).exists(), "{name} names {script}, which is not there");
-        }
-    }
-}
-
 /// The test programs of all packages, by the names that `--test` takes.
 fn programs() -> BTreeSet<String> {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -101,26 +103,6 @@ fn programs() -> BTreeSet<String> {
         programs.extend(found.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())));
     }
     programs
-}
-
-#[test]
-fn every_test_program_in_a_command_is_there() {
-    let programs = programs();
-    for name in PAGES {
-        let page = page(name);
-        for command in code_spans(&page).filter(|span| span.contains("cargo test")) {
-            for program in command.split("--test ").skip(1).filter_map(|rest| rest.split([' ', '`']).next()) {
-                assert!(programs.contains(program), "{name}: no test program {program}: {command}");
-            }
-        }
-    }
-}
-
-#[test]
-fn no_page_has_a_gap_that_was_to_be_filled() {
-    for name in PAGES {
-        assert!(!page(name).contains("@@"), "{name}");
-    }
 }
 
 /// A promise of the page: a numbered section, and the marker below its title.
@@ -243,7 +225,12 @@ fn every_promise_has_tests_with_its_marker_and_every_marker_a_promise() {
     for (Promise { title, marker }, count) in promises.iter().zip(counts) {
         println!("{count:>4}  {marker}");
         assert!(count >= MIN_MARKERS, "{count} tests have the marker {marker:?} of {title:?}, expected {MIN_MARKERS}");
+        // Otherwise the search for one would find the tests of the other, too.
+        let begins = |other: &&Promise| other.marker.starts_with(marker);
+        assert_eq!(promises.iter().filter(begins).count(), 1, "another marker begins with {marker:?}");
     }
+    let command = format!("git grep -n 'promise: {}'", promises[0].marker);
+    assert!(page("PROMISES.md").contains(&command), "no command finds the tests of the first promise: {command}");
 }
 
 /// The slugs in MISUSE.md, each of which begins an item of a list or a row of a table.
@@ -267,20 +254,6 @@ fn every_misuse_with_a_slug_has_a_test_and_every_marker_an_entry() {
     let searches = page.split("`git grep -n 'misuse: ").skip(1).filter_map(|rest| rest.split('\'').next());
     let searches: BTreeSet<&str> = searches.collect();
     assert!(!searches.is_empty() && searches.is_subset(&distinct), "commands of the page: {searches:?}");
-}
-
-/// Otherwise the search for one would find the tests of the other, too.
-#[test]
-fn no_marker_begins_with_another() {
-    let mut markers: Vec<String> = promises().into_iter().map(|promise| promise.marker).collect();
-    markers.sort();
-    assert!(markers.windows(2).all(|pair| !pair[1].starts_with(&pair[0])), "{markers:?}");
-}
-
-#[test]
-fn the_command_of_the_page_finds_the_tests_of_its_first_promise() {
-    let command = format!("git grep -n 'promise: {}'", promises()[0].marker);
-    assert!(page("PROMISES.md").contains(&command), "{command}");
 }
 
 #[test]

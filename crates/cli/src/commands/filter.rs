@@ -11,9 +11,8 @@ use sstfilter_table::TablePart;
 
 use super::options::{FilterArgs, OutArgs, RangeFilterArgs};
 use crate::file::blocks::RangeBlock;
-use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
-use crate::file::open::{ensure_own_table, open, open_table};
+use crate::file::key_list::KeyLines;
+use crate::file::open::{Context, ensure_own_table, open, open_table};
 use crate::file::problem::in_options;
 use crate::file::replace::{Mark, write};
 use crate::file::walk::Found;
@@ -43,18 +42,13 @@ pub(crate) struct FilterCommandArgs {
     range: RangeFilterArgs,
 }
 
-pub(crate) fn run(
-    args: &FilterCommandArgs,
-    format: KeysFormat,
-    context: &Context,
-    output: &mut Output<'_>,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &FilterCommandArgs, context: &Context, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let (target, is_standard) = (&args.target, input::is_standard(&args.target.out));
     if !is_standard {
         target.ensure_free(Mark::BareFilter, args.table.iter().chain(&args.keys).map(PathBuf::as_path))?;
     }
     let block = match (&args.keys, &args.table) {
-        (Some(keys), _) => build(args, keys, format, context)?,
+        (Some(keys), _) => build(args, keys, context)?,
         (None, Some(table)) => copied(table, context)?,
         (None, None) => bail!("expected a table or --keys"),
     };
@@ -65,20 +59,18 @@ pub(crate) fn run(
         return Ok(Outcome::Yes);
     }
     write(&target.out, &block, target.replaces(Mark::BareFilter))?;
-    let written = open(&Found::alone(&target.out), context).map_err(|problem| problem.reason)?;
+    let written = open(&Found::alone(&target.out), context)?;
     output.print((Outcome::Yes, describe(&written, context)))
 }
 
-fn build(args: &FilterCommandArgs, path: &Path, format: KeysFormat, context: &Context) -> anyhow::Result<Bytes> {
+fn build(args: &FilterCommandArgs, path: &Path, context: &Context) -> anyhow::Result<Bytes> {
     let (hasher, ranges) = (args.filter.hasher(context.secret.as_ref())?, args.range.policy(context.range_prefix)?);
-    ensure!(
-        ranges.is_none() || args.filter.is_default(),
-        "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key"
-    );
+    let is_one = ranges.is_none() || args.filter.is_default();
+    ensure!(is_one, "--range-filter: the block holds only this filter: leave out --policy, --fpr and --bits-per-key");
     // As for the tables of `build`: for a flush, `auto` would build Bloom whatever the number of keys.
     let purpose = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
     let policy = args.filter.policy()?;
-    let mut keys = KeyLines::read(path, format, "--keys")?;
+    let mut keys = KeyLines::read(path, context.keys_format, "--keys")?;
     if let Some(policy) = ranges {
         // Builders of range filters need sorted keys.
         keys.sort_and_dedup();

@@ -12,8 +12,8 @@ use clap::Args;
 use sstfilter::KeyRange;
 use sstfilter_table::{Table, TableError, TableSet};
 
-use crate::file::context::Context;
-use crate::file::key_list::{BYTE_ORDER_MARK, KeyLines, KeysFormat};
+use crate::file::context::{Context, KeysFormat};
+use crate::file::key_list::{BYTE_ORDER_MARK, KeyLines};
 use crate::file::look::list;
 use crate::file::names::{has_table_extension, is_named_like_table, table_name, table_number};
 use crate::file::open::{ensure_own_table, open, open_table};
@@ -59,10 +59,8 @@ pub(crate) struct GetArgs {
 impl GetArgs {
     /// Returns the keys of the command line, followed by the keys of the file.
     fn keys(&self, format: KeysFormat) -> anyhow::Result<Vec<Vec<u8>>> {
-        let parse = |key: &OsString| {
-            format.parse_argument(key).with_context(|| format!("key '{}'", key_text(key.as_encoded_bytes())))
-        };
-        let mut keys: Vec<_> = self.keys.iter().map(parse).collect::<anyhow::Result<_>>()?;
+        let parsed = self.keys.iter().map(|key| format.parse_argument("key", key));
+        let mut keys: Vec<_> = parsed.collect::<anyhow::Result<_>>()?;
         if let Some(path) = &self.from {
             ensure!(is_there(path), "cannot read {} (--keys): pass a key itself after the path", input::name(path));
             let lines = KeyLines::read(path, format, "--keys")?;
@@ -105,22 +103,17 @@ record! {
 }
 
 /// Prints the entries. The answer is no if a key is absent, a range is empty, or data is missing.
-pub(crate) fn run(
-    args: &GetArgs,
-    format: KeysFormat,
-    context: &Context,
-    output: &mut Output<'_>,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &GetArgs, context: &Context, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     // Records that end with NUL have no separator between key and value.
-    let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
+    let has_no_values = context.keys_format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or use --keys-format hex");
-    let mut printer = Printer { output, format, keys_only: args.keys_only, report: GetReport::default() };
+    let mut printer = Printer { output, context, keys_only: args.keys_only, report: GetReport::default() };
     if !printer.output.is_json {
-        return printer.read(args, context);
+        return printer.read(args);
     }
     printer.write(BEGINNING)?;
     // What was printed must become one object.
-    let outcome = match printer.read(args, context) {
+    let outcome = match printer.read(args) {
         Err(error) if error.to_string() != CANNOT_WRITE => {
             let error = explained(&error);
             note(&format!("error: {error}"));
@@ -139,50 +132,51 @@ const BEGINNING: &str = "{\"found\":[";
 
 struct Printer<'a, 'b> {
     output: &'a mut Output<'b>,
-    format: KeysFormat,
+    context: &'a Context,
     keys_only: bool,
     /// Without the entries, which are printed as they come.
     report: GetReport,
 }
 
 impl Printer<'_, '_> {
-    fn read(&mut self, args: &GetArgs, context: &Context) -> anyhow::Result<Outcome> {
+    fn read(&mut self, args: &GetArgs) -> anyhow::Result<Outcome> {
         // Before any table is opened, because a malformed key is found at once.
-        let keys = args.keys(self.format)?;
+        let keys = args.keys(self.context.keys_format)?;
         let path = &args.path;
         if let Some(table) = args.keys.iter().map(Path::new).find(|key| is_there(key) && !is_there(path)) {
             let (key, table) = (input::name(path), input::name(table));
             bail!("cannot read {key}: expected tables first, then keys: sstfilter get {table} {key}");
         }
         if !keys.is_empty() {
-            self.look_up(keys, path, context)
+            self.look_up(keys, path)
         } else if let [lower, upper] = &args.range[..] {
-            let ends = Ends::parse("--range", [lower, upper], self.format)?;
-            self.scan(path, KeyRange::from(&ends.lower[..]..&ends.upper[..]), context)
+            let ends = Ends::parse("--range", [lower, upper], self.context.keys_format)?;
+            self.scan(path, KeyRange::from(&ends.lower[..]..&ends.upper[..]))
         } else if args.salvage {
-            self.salvage(path, context)
+            self.salvage(path)
         } else if is_directory(path)? {
-            self.scan(path, KeyRange::from(..), context)
+            self.scan(path, KeyRange::from(..))
         } else if args.keys_only && ensure_own_table(path).is_err() {
-            self.foreign_keys(path, context)
+            self.foreign_keys(path)
         } else {
             ensure_own_table(path)?;
-            self.all_entries(&open_table(path, context)?, &input::name(path))
+            self.all_entries(&open_table(path, self.context)?, &input::name(path))
         }
     }
 
-    fn look_up(&mut self, keys: Vec<Vec<u8>>, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
-        let set = open_set(path, context)?;
+    fn look_up(&mut self, keys: Vec<Vec<u8>>, path: &Path) -> anyhow::Result<Outcome> {
+        let set = open_set(path, self.context)?;
         for table in set.snapshot().tables(0) {
             note_unused("filter", table.filter_problem());
             note_unused("sidecar", table.sidecar_problem());
         }
+        let format = self.context.keys_format;
         // The bare value, for scripts; of several, each needs its key.
         let is_bare = keys.len() == 1 && !self.output.is_json && !self.keys_only;
         for key in keys {
             match set.get(&key)? {
                 Some(value) if is_bare => {
-                    self.output.record(&[&self.format.encoded(&value)], self.format.line_end())?;
+                    self.output.record(&[&format.encoded(&value)], format.line_end())?;
                     if value.is_empty() {
                         note(&format!("present, without a value: {}", self.shown(&key)));
                     }
@@ -198,12 +192,12 @@ impl Printer<'_, '_> {
     }
 
     fn shown(&self, key: &[u8]) -> String {
-        key_text(&self.format.encoded(key))
+        key_text(&self.context.keys_format.encoded(key))
     }
 
     /// Prints the newest entries of a range.
-    fn scan(&mut self, path: &Path, range: KeyRange<'_>, context: &Context) -> anyhow::Result<Outcome> {
-        let set = open_set(path, context)?;
+    fn scan(&mut self, path: &Path, range: KeyRange<'_>) -> anyhow::Result<Outcome> {
+        let set = open_set(path, self.context)?;
         let snapshot = set.snapshot();
         snapshot.tables(0).for_each(|table| note_unused("range filter", table.range_filter_problem()));
         for entry in snapshot.range(range) {
@@ -223,8 +217,8 @@ impl Printer<'_, '_> {
         Ok(Outcome::Yes)
     }
 
-    fn foreign_keys(&mut self, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
-        let opened = open(&Found::alone(path), context).map_err(|problem| problem.reason)?;
+    fn foreign_keys(&mut self, path: &Path) -> anyhow::Result<Outcome> {
+        let opened = open(&Found::alone(path), self.context)?;
         let mut printed = Ok(());
         let mut print = |key: &[u8]| {
             printed = self.entry(key, None, false);
@@ -240,14 +234,14 @@ impl Printer<'_, '_> {
     }
 
     /// Prints the readable entries of a table, or of all tables of a directory.
-    fn salvage(&mut self, path: &Path, context: &Context) -> anyhow::Result<Outcome> {
+    fn salvage(&mut self, path: &Path) -> anyhow::Result<Outcome> {
         let is_alone = !is_directory(path)?;
         let paths = if is_alone { vec![path.to_owned()] } else { numbered_tables(path)? };
         let (mut recorded, mut outcome) = (0, Outcome::Yes);
         for path in &paths {
             let unsalvageable = "nothing can be salvaged: the footer, metaindex and properties locate the data";
             let own = ensure_own_table(path).context("--salvage reads tables of sstfilter");
-            let problem = match own.and_then(|()| open_table(path, context).context(unsalvageable)) {
+            let problem = match own.and_then(|()| open_table(path, self.context).context(unsalvageable)) {
                 Err(problem) => Some(problem),
                 Ok(table) => {
                     recorded += table.properties().entries;
@@ -269,13 +263,10 @@ impl Printer<'_, '_> {
             _ => ("", Some(recorded.saturating_sub(found))),
         };
         self.report.lost_entries = lost;
-        note(&format!(
-            "{}: {} of {} entries{of_opened} salvaged, {} missing. To put them back: sstfilter build --input FILE --out DIR",
-            input::name(path),
-            grouped(found),
-            grouped(recorded),
-            counted(bytes, "byte"),
-        ));
+        let (name, salvaged, all) = (input::name(path), grouped(found), grouped(recorded));
+        let missing =
+            format!("{} missing. To put them back: sstfilter build --input FILE --out DIR", counted(bytes, "byte"));
+        note(&format!("{name}: {salvaged} of {all} entries{of_opened} salvaged, {missing}"));
         if !is_alone && !self.report.missing.is_empty() {
             note("where the newest entry of a key is missing, an older value of it is printed, even if it was deleted");
         }
@@ -324,9 +315,8 @@ impl Printer<'_, '_> {
         let tombstones = self.report.tombstones.filter(|_| !self.keys_only && !self.output.is_json);
         if let Some(tombstones) = tombstones {
             let tombstones = counted(tombstones, "tombstone");
-            note(&format!(
-                "note: {tombstones}, printed as lines without a tab: `build` would read keys without a value"
-            ));
+            let lines = "printed as lines without a tab: `build` would read keys without a value";
+            note(&format!("note: {tombstones}, {lines}"));
         }
     }
 
@@ -339,8 +329,8 @@ impl Printer<'_, '_> {
             let entry = serde_json::to_string(&Json(&FoundEntry { key, value, is_tombstone }))?;
             self.write(&format!("{}\n{entry}", if is_first { "" } else { "," }))?;
         } else {
-            let line = line(self.format, key, value, is_first)?;
-            self.output.record(&[&line], self.format.terminator())?;
+            let format = self.context.keys_format;
+            self.output.record(&[&line(format, key, value, is_first)?], format.terminator())?;
         }
         self.report.found_entries += 1;
         if is_tombstone {

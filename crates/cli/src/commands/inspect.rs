@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use crate::file::key_list::KeysFormat;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::open::{Context, open_to_probe};
 use crate::file::problem::State;
 use crate::file::walk::{Found, Walk, is_directory};
@@ -52,21 +51,17 @@ record! {
 const NOT_READ: &str = "data blocks were not checked: `sstfilter verify` checks them";
 
 /// Describes all files. The answer is no if one of them shows damage.
-pub(crate) fn run(
-    args: &InspectArgs,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<(Outcome, InspectReport)> {
+pub(crate) fn run(args: &InspectArgs, context: &Context) -> anyhow::Result<(Outcome, InspectReport)> {
     if let Some(directory) = args.files.iter().find(|path| is_directory(path).is_ok_and(|is_directory| is_directory)) {
         let (name, word) = (input::name(directory), shell_word(directory));
         bail!("{name}: expected a file, got a directory: `sstfilter report {word}` describes all of its files");
     }
-    let absent = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
+    let absent = args.absent.as_deref().map(|path| AbsentKeys::given(path, context)).transpose()?;
     let batch = absent.as_ref().map(|absent| KeyBatch::new(absent.keys.iter().map(Vec::as_slice).collect()));
     let walk = Walk::of(&args.files)?;
     let orphans = walk.orphans.iter().map(|path| Found::alone(path));
     let all: Vec<_> = walk.files.iter().cloned().chain(orphans).collect();
-    let has_map = all.iter().any(|found| matches!(look_at(&found.path), Ok(Look::Map)));
+    let has_map = all.iter().any(|found| matches!(look_at(&found.path), Ok(Format::FileMap)));
     let (mut files, mut unread) = (Vec::new(), None);
     for found in all {
         match open_to_probe(&found, context) {
@@ -89,7 +84,7 @@ pub(crate) fn run(
     if let Some(first) = unread.filter(|_| files.iter().all(|file| file.state == State::Unread)) {
         return Err(first);
     }
-    name_covered(&mut files, &args.key_lists, format, context)?;
+    name_covered(&mut files, &args.key_lists, context)?;
     let has_tables = files.iter().any(|file| file.format.is_table());
     let mut notes = if files.len() > MAX_PAGES { reasons_of(&files) } else { Vec::new() };
     notes.extend(has_tables.then(|| NOT_READ.to_owned()));
@@ -118,18 +113,13 @@ fn reasons_of(files: &[FileReport]) -> Vec<String> {
 }
 
 /// Names the files that maps cover: those that were passed, too, and lists of keys.
-fn name_covered(
-    files: &mut [FileReport],
-    key_lists: &[PathBuf],
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<()> {
+fn name_covered(files: &mut [FileReport], key_lists: &[PathBuf], context: &Context) -> anyhow::Result<()> {
     let mut names = HashMap::new();
     for file in files.iter().filter(|file| file.format.is_table()) {
         names.extend(file.contents.file_id.clone().map(|id| (id, file.path.clone())));
     }
-    for list in Source::lists(key_lists, format)? {
-        let id = list.open(context).map_err(|problem| problem.reason)?.id;
+    for list in Source::lists(key_lists)? {
+        let id = list.open(context)?.id;
         names.insert(id_text(id), PathName(list.found.path.clone()));
     }
     for covered in files.iter_mut().filter_map(|file| file.map.as_mut()).flat_map(|map| &mut map.covers) {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 use crate::model::batch::Ends;
 use crate::model::probe::{Because, FileProbe};
 use crate::print::types::{Key, PathName};
@@ -36,27 +37,32 @@ impl Sought {
         }
     }
 
+    /// Returns a key, or both ends of a range.
+    fn at(&self, position: usize) -> (&[u8], Option<&[u8]>) {
+        match self {
+            Self::Keys(keys) => (keys.entry(position).0, None),
+            Self::Ranges(ranges) => (&ranges[position].lower, Some(&ranges[position].upper)),
+        }
+    }
+
     /// Returns a key, or both ends of a range, in the format of the input, without a terminator.
     pub(crate) fn encoded(&self, position: usize, format: KeysFormat) -> Vec<u8> {
-        match self {
-            Self::Keys(keys) => format.encoded(keys.entry(position).0).into_owned(),
-            Self::Ranges(ranges) => {
-                let Ends { lower, upper } = &ranges[position];
-                let separator = if format == KeysFormat::Nul { &b"\0"[..] } else { b"\t" };
-                [&format.encoded(lower), separator, &format.encoded(upper)].concat()
-            }
+        let (key, upper) = self.at(position);
+        let mut line = format.encoded(key).into_owned();
+        if let Some(upper) = upper {
+            line.push(if format == KeysFormat::Nul { 0 } else { b'\t' });
+            line.extend_from_slice(&format.encoded(upper));
         }
+        line
     }
 
     /// Returns the answer for a key or range, without files.
     pub(crate) fn answer(&self, position: usize) -> Answer {
-        let key = |bytes: &[u8]| Some(Key(bytes.to_vec()));
-        match self {
-            Self::Keys(keys) => Answer { sought_key: key(keys.entry(position).0), ..Answer::default() },
-            Self::Ranges(ranges) => {
-                let Ends { lower, upper } = &ranges[position];
-                Answer { lower: key(lower), upper: key(upper), ..Answer::default() }
-            }
+        let (key, upper) = self.at(position);
+        let (key, upper) = (Some(Key(key.to_vec())), upper.map(|upper| Key(upper.to_vec())));
+        match upper {
+            Some(_) => Answer { lower: key, upper, ..Answer::default() },
+            None => Answer { sought_key: key, ..Answer::default() },
         }
     }
 }

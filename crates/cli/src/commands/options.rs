@@ -12,14 +12,14 @@ use sstfilter_range::{RangePolicy, RangeUnits};
 use sstfilter_store::{PartitionCut, PartitionOptions};
 
 use crate::file::blocks::RangePrefix;
-use crate::file::replace::{Mark, Replaces, ensure_no_input};
+use crate::file::replace::{Mark, ensure_no_input, ensure_replaceable};
 use crate::words::units::{number_in, parse_fpr, parse_number, parse_seed};
 
 /// The filter to build.
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
     /// Kind of filter; auto builds Ribbon for large tables and Bloom for small ones [default: auto]
-    #[arg(long, value_name = "KIND", value_parser = policy_names())]
+    #[arg(long, value_name = "KIND", value_parser = policy_names(&[AUTO]))]
     pub(crate) policy: Option<String>,
 
     /// False positive rate, between 0 and 1
@@ -41,9 +41,9 @@ pub(crate) struct FilterArgs {
 /// The policy that chooses the kind for each table.
 pub(crate) const AUTO: &str = "auto";
 
-/// Returns the parser of the names of all policies.
-pub(crate) fn policy_names() -> PossibleValuesParser {
-    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+/// Returns the parser of the names of all kinds, and of `others`.
+pub(crate) fn policy_names(others: &[&'static str]) -> PossibleValuesParser {
+    PossibleValuesParser::new(others.iter().copied().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
 /// Returns the policy of this name; any name that no kind has is that of `auto`.
@@ -57,8 +57,7 @@ pub(crate) fn policy_named(name: &str, sizing: Sizing) -> Result<Arc<dyn FilterP
 pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
     // Quotes the text, not the number: 1e300 prints as 301 digits.
     let expected = || format!("expected a number from 1 to 100, got '{text}'");
-    let bits: f64 = text.parse().map_err(|_| expected())?;
-    BitsPerKey::new(bits).map_err(|_| expected())
+    text.parse().ok().and_then(|bits| BitsPerKey::new(bits).ok()).ok_or_else(expected)
 }
 
 impl FilterArgs {
@@ -177,14 +176,14 @@ pub(crate) struct OutArgs {
 }
 
 impl OutArgs {
-    /// Returns which files may be replaced, if those of the command have this mark.
-    pub(crate) fn replaces(&self, mark: Mark) -> Replaces {
-        if self.overwrite { Replaces::Own(mark) } else { Replaces::Nothing }
+    /// Returns the mark of the files that may be replaced, if those of the command have this one.
+    pub(crate) fn replaces(&self, mark: Mark) -> Option<Mark> {
+        self.overwrite.then_some(mark)
     }
 
     /// Fails if the file exists and may not be replaced, or is read. Call this before work that takes long.
     pub(crate) fn ensure_free<'a>(&self, mark: Mark, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-        self.replaces(mark).check(&self.out)?;
+        ensure_replaceable(&self.out, self.replaces(mark))?;
         ensure_no_input(&self.out, inputs)
     }
 }

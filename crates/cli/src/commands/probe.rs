@@ -12,16 +12,16 @@ use sstfilter::FileId;
 
 use super::listing::{Answer, FileAnswer, Listing, Sought, Verdict, distinct_names, for_each_listed};
 use super::options::FamilyArgs;
-use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
-use crate::file::look::{Look, look_at};
+use crate::file::context::{Context, KeysFormat};
+use crate::file::key_list::KeyLines;
+use crate::file::look::{Format, look_at};
 use crate::file::map::OpenMap;
 use crate::file::names::engine_number;
 use crate::file::open::open_to_probe;
 use crate::file::problem::{Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::model::batch::{Ends, KeyBatch, all_of, in_parallel};
-use crate::model::group::{Family, FamilyPlace as Place, place_of};
+use crate::model::group::{Family, FamilyPlace as Place};
 use crate::model::keys::{Source, file_id, id_text, why_not_mapped};
 use crate::model::lookup::Lookup;
 use crate::model::probe::{Because, FileProbe, probe, probe_ranges};
@@ -29,7 +29,7 @@ use crate::print::types::{Figure, PathName, Rate};
 use crate::print::{Outcome, Output, note, record};
 use crate::system::input;
 use crate::system::progress::Progress;
-use crate::words::escape::{key_text, path_name};
+use crate::words::escape::path_name;
 use crate::words::group::{self, without_path};
 
 #[derive(Debug, Args)]
@@ -135,8 +135,7 @@ impl ProbeArgs {
         }
         let mut keys = KeyLines::default();
         for key in &self.key {
-            let name = || format!("--key '{}'", key_text(key.as_encoded_bytes()));
-            keys.push(&format.parse_argument(key).with_context(name)?);
+            keys.push(&format.parse_argument("--key", key)?);
         }
         Ok(Sought::Keys(keys))
     }
@@ -181,12 +180,7 @@ struct Probed {
 
 /// Probes all files. The answer is no if a file is damaged, and a failure if one cannot be read; both count as files
 /// that may contain each key.
-pub(crate) fn run(
-    args: &ProbeArgs,
-    format: KeysFormat,
-    context: &Context,
-    output: &mut Output<'_>,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &ProbeArgs, context: &Context, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let mut walk = Walk::of(&args.paths)?;
     // A sidecar without its table is a filter like others if it was passed.
     let passed: Vec<_> = args.paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
@@ -198,9 +192,9 @@ pub(crate) fn run(
         // Read first, so that keys cannot be read from it.
         input::whole_standard_input()?;
     }
-    let sought = args.sought(format)?;
+    let sought = args.sought(context.keys_format)?;
     let store = Store { args, sought: &sought, context };
-    let mut probed = store.probe(&mut walk, format)?;
+    let mut probed = store.probe(&mut walk)?;
     // Which files there are, and on which levels, is then unknown.
     probed.is_incomplete |= !walk.problems.is_empty();
     let states = probed.rows.iter().map(|row| row.counts.state);
@@ -219,33 +213,34 @@ pub(crate) fn run(
             Family::ensure_one(&families, "--list: a key belongs to one column family")?;
         }
         let files: Vec<_> = families.iter().flat_map(Row::of_family).collect();
-        let probes: Vec<_> = files.iter().map(|(row, _)| &row.probe).collect();
+        let (probes, names): (Vec<_>, Vec<_>) = files.iter().map(|(row, _)| (&row.probe, row.name())).unzip();
+        let names = distinct_names(names);
         if !output.is_json {
             report.findings.iter().chain(&report.notes).for_each(|finding| note(finding));
-            let names = distinct_names(files.iter().map(|(row, _)| row.name()).collect());
-            let number = |files: usize| if is_incomplete { "?".to_owned() } else { files.to_string() };
-            for_each_listed(&probes, listing, (&sought, has_others), |position, files| {
-                let mut line = sought.encoded(position, format);
-                if listing == Listing::All {
-                    let (names, reasons): (Vec<_>, Vec<_>) =
-                        files.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
-                    let (number, names, reasons) = (number(files.len()), names.join(","), reasons.join(","));
-                    line.extend(format!("\t{number}\t{names}\t{reasons}").into_bytes());
-                }
-                output.record(&[&line], format.terminator())
-            })?;
+        }
+        for_each_listed(&probes, listing, (&sought, has_others), |position, found| {
+            let candidates = (!is_incomplete).then_some(found.len() as u64);
+            if output.is_json {
+                let answer = |&(file, because): &(usize, Because)| {
+                    let (row, family): (&Row, _) = files[file];
+                    row.answer(family, Some(because), because)
+                };
+                let files = found.iter().map(answer).collect();
+                report.answers.push(Answer { candidates, files, ..sought.answer(position) });
+                return Ok(());
+            }
+            let mut line = sought.encoded(position, context.keys_format);
+            if listing == Listing::All {
+                let (names, reasons): (Vec<_>, Vec<_>) =
+                    found.iter().map(|(file, because)| (names[*file].as_str(), because.text())).unzip();
+                let number = candidates.map_or("?".to_owned(), |number| number.to_string());
+                line.extend(format!("\t{number}\t{}\t{}", names.join(","), reasons.join(",")).into_bytes());
+            }
+            output.record(&[&line], context.keys_format.terminator())
+        })?;
+        if !output.is_json {
             return Ok(outcome);
         }
-        for_each_listed(&probes, listing, (&sought, has_others), |position, candidates| {
-            let answer = |&(file, because): &(usize, Because)| {
-                let (row, family): (&Row, _) = files[file];
-                row.answer(family, Some(because), because)
-            };
-            let number = (!is_incomplete).then_some(candidates.len() as u64);
-            let files = candidates.iter().map(answer).collect();
-            report.answers.push(Answer { candidates: number, files, ..sought.answer(position) });
-            Ok(())
-        })?;
     }
     if args.is_by_file() {
         let all = 0..sought.len();
@@ -261,13 +256,13 @@ pub(crate) fn run(
 
 impl Store<'_> {
     /// Probes all files.
-    fn probe(&self, walk: &mut Walk, format: KeysFormat) -> anyhow::Result<Probed> {
+    fn probe(&self, walk: &mut Walk) -> anyhow::Result<Probed> {
         let keys = match self.sought {
             Sought::Keys(lines) => KeyBatch::new(lines.iter().map(|(key, _)| key).collect()),
             Sought::Ranges(_) => KeyBatch::new(Vec::new()),
         };
         let mut probed = Probed::default();
-        let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Look::Map));
+        let is_map = |found: &Found| !keys.keys.is_empty() && matches!(look_at(&found.path), Ok(Format::FileMap));
         let (found, mut files): (Vec<_>, Vec<_>) = walk.files.clone().into_iter().partition(is_map);
         let (mut maps, mut problems) = (Vec::new(), Vec::new());
         for found in &found {
@@ -304,7 +299,7 @@ impl Store<'_> {
                 break;
             }
         }
-        for list in Source::lists(&self.args.key_lists, format)? {
+        for list in Source::lists(&self.args.key_lists)? {
             let path = Some(list.found.path.as_path());
             let (id, probe) = match list.open(self.context) {
                 Ok(list) => (Some(list.id), FileProbe::of_map(lookup.says(list.id), all_of(self.sought.len()))),
@@ -332,11 +327,11 @@ impl Store<'_> {
     /// Probes a file; `None` if a running engine has removed it.
     fn row(&self, found: &Found, keys: &KeyBatch<'_>, lookup: &Lookup<'_>) -> Option<Row> {
         let path = Some(found.path.as_path());
+        let database = found.database.as_ref().map(|database| database.directory.clone());
         let opened = match open_to_probe(found, self.context) {
             Ok(opened) => opened,
             Err(problem) if problem.state == State::NotLive => return None,
             Err(problem) => {
-                let database = found.database.as_ref().map(|database| database.directory.clone());
                 let place = (database, found.family().map(str::to_owned));
                 let probe = FileProbe::unopened(&problem, all_of(self.sought.len()));
                 return Some(self.finished(path, None, place, found.level(), probe));
@@ -348,7 +343,7 @@ impl Store<'_> {
             Sought::Keys(_) => probe(&opened, keys, said.as_ref().map(|said| &said.maybe), self.context),
             Sought::Ranges(ranges) => probe_ranges(&opened, ranges, self.context),
         };
-        Some(self.finished(path, id, place_of(&opened), opened.level(), probe))
+        Some(self.finished(path, id, (database, opened.family()), opened.level(), probe))
     }
 
     /// Counts the candidates of a file.
@@ -388,9 +383,7 @@ impl Store<'_> {
 impl Probed {
     /// Returns what there is to say about files, maps and manifests.
     fn findings(&mut self, walk: &Walk) -> Vec<String> {
-        let problem =
-            |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
-        let mut findings: Vec<_> = walk.problems.iter().map(problem).collect();
+        let mut findings = walk.problem_lines();
         findings.append(&mut self.remarks);
         let remarks_of = |row: &'_ Row| {
             let name = row.name();

@@ -11,13 +11,12 @@ use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TableOptions};
 
 use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, policy_named};
-use crate::file::context::Context;
 use crate::file::database::directory_of;
 use crate::file::look::list;
 use crate::file::names::has_table_extension;
-use crate::file::open::{ensure_own_table, open, open_table_alone};
+use crate::file::open::{Context, ensure_own_table, open, open_table_alone};
 use crate::file::problem::{State, explained};
-use crate::file::replace::{Replaces, remove_leftovers};
+use crate::file::replace::{Mark, ensure_replaceable, remove_leftovers};
 use crate::file::walk::{Found, is_directory};
 use crate::model::built::BuiltFilter;
 use crate::model::describe::{describe, describe_problem};
@@ -133,7 +132,7 @@ fn rebuild(
 ) -> anyhow::Result<RebuiltTable> {
     let sidecar = sidecar_path(path);
     // Checked before the keys are read, which may take minutes, and again before the sidecar is written.
-    Replaces::SIDECAR.check(&sidecar)?;
+    ensure_replaceable(&sidecar, Some(Mark::SIDECAR))?;
     // A failure to read is no damage, and must not change the rate.
     if let Some(unread) = described.reasons.iter().find(|reason| reason.state == State::Unread) {
         bail!("{}", unread.why);
@@ -159,7 +158,7 @@ fn rebuild(
     ensure!(!built.metadata().sections().is_empty(), "no filter: {reason}");
     // An interruption may stop the reading of keys at any time, but must not stop the writing of a filter.
     let _writing = interrupt::writing();
-    Replaces::SIDECAR.check(&sidecar)?;
+    ensure_replaceable(&sidecar, Some(Mark::SIDECAR))?;
     directory_of(path).map(remove_leftovers).transpose()?;
     table.install_sidecar(&built, &writing)?;
     let after = built.point_report.as_ref().map(BuiltFilter::new).unwrap_or_default();
@@ -177,10 +176,8 @@ fn ensure_readable(table: &Table, args: &RebuildArgs, context: &Context) -> anyh
     if let Some(seed) = args.filter.hash_seed {
         // Readers hash keys as the table records, or with a secret seed.
         let got = KeyHasher::with_seed(seed).identity();
-        ensure!(
-            described == got,
-            "--hash-seed: expected the hash of the table, {described}, got {got}: leave the option out"
-        );
+        let is_same = described == got;
+        ensure!(is_same, "--hash-seed: expected the hash of the table, {described}, got {got}: leave the option out");
     }
     Ok(())
 }

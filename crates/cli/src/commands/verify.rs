@@ -2,8 +2,7 @@
 
 use core::cmp::Reverse;
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args;
@@ -11,7 +10,6 @@ use sstfilter::FileId;
 
 use crate::file::context::Context;
 use crate::file::database::EngineFile;
-use crate::file::key_list::KeysFormat;
 use crate::file::look::NEITHER;
 use crate::file::map::OpenMap;
 use crate::file::names::is_leftover;
@@ -58,9 +56,9 @@ record! {
     }
 }
 
-pub(crate) fn run(args: &VerifyArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, VerifyReport)> {
+pub(crate) fn run(args: &VerifyArgs, context: &Context) -> anyhow::Result<(Outcome, VerifyReport)> {
     let mut walk = Walk::of(&args.paths)?;
-    let lists = Source::lists(&args.key_lists, format)?;
+    let lists = Source::lists(&args.key_lists)?;
     let orphans: Vec<_> = walk.orphans.iter().map(|path| Found::alone(path)).collect();
     let bytes = |found: &Found| input::length(&found.path).unwrap_or(0);
     let all = walk.files.iter().chain(&orphans).chain(&walk.not_live);
@@ -113,7 +111,11 @@ impl VerifyReport {
         files.sort_by_key(|file| Reverse(file.state));
         notes.extend(lines(&files, FileVerdict::remarks));
         notes.extend(lines(&not_live, |file| file.findings().into_iter().map(|text| format!("not live: {text}"))));
-        notes.extend(group::lines("file", walk.others.iter().map(|path| (skipped(path), input::name(path)))));
+        let skipped = walk.others.iter().map(|path| {
+            let why = if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
+            (format!("skipped: {why}"), input::name(path))
+        });
+        notes.extend(group::lines("file", skipped));
         let count = |state| files.iter().filter(|file| file.state == state).count() as u64;
         let entries = files.iter().filter_map(|file| file.entries).sum();
         let states = [State::Ok, State::NotChecked, State::Stale, State::Damaged, State::Unread];
@@ -140,12 +142,6 @@ impl VerifyReport {
     }
 }
 
-/// Returns why a file of a directory is skipped.
-fn skipped(path: &Path) -> String {
-    let why = if is_leftover(path) { "left by a command that was killed, or is running" } else { NEITHER };
-    format!("skipped: {why}")
-}
-
 /// Looks up the keys of all files in the maps that cover them. Returns what there is to say about files.
 fn compare<'a>(
     maps: &mut [(FileVerdict, OpenMap)],
@@ -153,7 +149,7 @@ fn compare<'a>(
     context: &Context,
     files: &mut Vec<FileVerdict>,
 ) -> anyhow::Result<Vec<(String, Cow<'a, str>)>> {
-    let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map), &HashMap::new());
+    let contradictions = OpenMap::contradictions(maps.iter().map(|(_, map)| map));
     let (mut comparing, mut texts) = (Vec::new(), Vec::new());
     for (verdict, map) in maps {
         for (&file, text) in &contradictions {
@@ -184,7 +180,10 @@ fn compare<'a>(
         }
     }
     for (verdict, map) in comparing {
-        verdict.add_compared(&map.finish(context)?);
+        let (keys, files, lost) = map.finish(context)?;
+        verdict.keys_compared = Some(keys);
+        verdict.map_check.iter_mut().for_each(|check| check.files_compared = files);
+        lost.iter().for_each(|lost| verdict.add(State::Damaged, lost));
     }
     Ok(texts)
 }

@@ -1,12 +1,17 @@
 //! What the command line says about all files, before they are read.
 
 use core::fmt;
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::sync::Arc;
 
+use anyhow::Context as _;
+use clap::ValueEnum;
 use sstfilter::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher};
 use sstfilter_table::TableOptions;
 
 use crate::system::progress::ReadProgress;
+use crate::words::escape::{decode_hex, hex, key_text};
 use crate::words::units::{counted, number_in};
 
 /// What the command line says about files before they are read.
@@ -17,6 +22,7 @@ pub(crate) struct Context {
     pub(crate) comparator: Option<String>,
     /// Prefix of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
+    pub(crate) keys_format: KeysFormat,
     /// Whether filters without a checksum are used.
     pub(crate) unchecked_filters: bool,
     /// Advanced by each read.
@@ -43,6 +49,63 @@ impl Context {
             options = options.with_range_extractor(prefix.extractor());
         }
         options
+    }
+}
+
+/// The format of keys in files and on the command line; `key_list.rs` has the table.
+///
+/// The variants have no comments, which would appear in the help of every command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeysFormat {
+    #[default]
+    Lines,
+    Crlf,
+    Nul,
+    Hex,
+}
+
+impl KeysFormat {
+    /// Returns the last byte of each record.
+    pub(super) fn separator(self) -> u8 {
+        if self == Self::Nul { 0 } else { b'\n' }
+    }
+
+    /// Returns the bytes to write after each key.
+    pub(crate) fn terminator(self) -> &'static [u8] {
+        if self == Self::Nul { b"\0" } else { self.line_end() }
+    }
+
+    /// Returns the bytes to write after each line of key and value.
+    pub(crate) fn line_end(self) -> &'static [u8] {
+        if self == Self::Crlf { b"\r\n" } else { b"\n" }
+    }
+
+    /// Returns the key in this format, without its terminator.
+    pub(crate) fn encoded(self, key: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Lines | Self::Crlf | Self::Nul => Cow::Borrowed(key),
+            Self::Hex => Cow::Owned(hex(key).into_bytes()),
+        }
+    }
+
+    /// Parses a key from a command line argument, which messages call `name`.
+    pub(crate) fn parse_argument(self, name: &str, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
+        let mut key = argument.as_encoded_bytes().to_vec();
+        if self == Self::Hex {
+            let context = || format!("{name} '{}'", key_text(argument.as_encoded_bytes()));
+            let length = decode_hex(&mut key).with_context(context)?;
+            key.truncate(length);
+        }
+        Ok(key)
+    }
+
+    /// Describes the expected contents, for a message about a file without keys.
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            Self::Lines | Self::Crlf => "one per line; a value may follow a tab",
+            Self::Nul => "keys that each end with a NUL byte",
+            Self::Hex => "one per line in hexadecimal digits; a value may follow a tab",
+        }
     }
 }
 

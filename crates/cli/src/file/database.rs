@@ -76,8 +76,11 @@ impl Database {
 
     /// Returns the name of a live table's column family.
     pub(crate) fn family(&self, file: &ManifestFile) -> Option<&str> {
-        let version = self.version.as_ref()?;
-        version.column_families().find(|family| family.id == file.column_family).map(|family| family.name.as_str())
+        self.version
+            .as_ref()?
+            .column_families()
+            .find(|family| family.id == file.column_family)
+            .map(|family| &*family.name)
     }
 
     /// Returns the comparator of a live table, or of the database.

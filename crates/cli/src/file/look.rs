@@ -11,7 +11,8 @@ use sstfilter_map::MapIndex;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
 
 use super::blocks::Layers;
-use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_ours, table_beside};
+use super::names::{has_table_extension, is_leftover, is_named_as_filter, is_named_like_table, table_beside};
+use crate::print::words;
 use crate::system::input::{self, RegularFile};
 
 /// Bytes at the end of a file that identify its format and length, except for the names and bounds that some filters
@@ -21,54 +22,62 @@ pub(crate) const END_BYTES: u64 = 4 << 10;
 /// Offset of the kind in the last 32 bytes of a filter block.
 const KIND_AT: usize = 21;
 
-const TABLE_MAGIC: &[u8] = b"SSTFLTR";
-const BLOCK_MAGIC: &[u8] = b"SF";
-const PARTITIONS_MAGIC: &[u8] = b"SP";
-const MAP_MAGIC: &[u8] = b"SM";
-const SIDECAR_MAGIC: &[u8] = b"SC";
-const LAYERS_MAGIC: &[u8] = b"ST";
-
 /// Message for a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str =
     "neither a table nor a filter block: it does not end with a magic number of sstfilter, RocksDB, LevelDB or Pebble";
 
 /// Returns the message for a file that [`look_at`] does not recognize.
 pub(crate) fn neither(path: &Path) -> String {
-    let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
+    let is_named_like_ours = is_named_like_table(path) || is_named_as_filter(path);
+    let cut = if is_named_like_ours { "; it may have been cut short" } else { "" };
     format!("{NEITHER}{cut}")
 }
 
-/// The format of a file, recognized by its last bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    Table,
-    FilterBlock,
-    /// The block of a range filter, without a table.
-    RangeFilter,
-    /// A partitioned filter without a table.
-    Partitions,
-    /// Several filters of one hash that answer as one, without a table.
-    Layers,
-    /// A file of filters made for one table.
-    Sidecar,
-    /// A file map.
-    Map,
-    /// A table of another engine.
-    Foreign(Engine),
-    Neither,
+words! {
+    /// What a file is, by its bytes.
+    pub(crate) enum Format {
+        Other = "other",
+        Table = "table",
+        FilterBlock = "filter block",
+        PartitionedFilter = "partitioned filter",
+        RangeFilter = "range filter",
+        Layers = "layers",
+        Sidecar = "sidecar",
+        FileMap = "file map",
+        RocksDbTable = "RocksDB table",
+        LevelDbTable = "LevelDB table",
+        PebbleTable = "Pebble table",
+        EngineFile = "engine file",
+    }
+}
+
+impl Format {
+    /// Returns the name of the engine that wrote the table, if it is one of another engine.
+    pub(crate) fn engine(self) -> Option<&'static str> {
+        self.text().strip_suffix(" table")
+    }
+
+    pub(crate) fn is_table(self) -> bool {
+        self == Self::Table || self.engine().is_some()
+    }
 }
 
 /// Recognizes a file by its end, without reading the rest.
-pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
+pub(crate) fn look_at(path: &Path) -> anyhow::Result<Format> {
     if input::is_standard(path) {
         return Ok(look_at_end(path, &input::whole_standard_input()?));
     }
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
     ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
     if !metadata.is_file() {
-        return Ok(Look::Neither); // reading a pipe would block
+        return Ok(Format::Other); // reading a pipe would block
     }
     Ok(look_at_end(path, &RegularFile::open(path)?.end(END_BYTES)?))
+}
+
+/// Whether a file is a table, or may have been one before it was damaged.
+pub(crate) fn may_be_table(path: &Path) -> bool {
+    look_at(path).map_or(true, |look| look.is_table() || look == Format::Other)
 }
 
 /// Recognizes a file by its last [`END_BYTES`] or more.
@@ -76,16 +85,16 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
 /// A magic number of seven or eight bytes shows what a file is, or was before it was damaged. One of two bytes does
 /// not: a text may end with SMITH. So the checksum of the end must hold as well; or it would hold with one bit flipped,
 /// or the file is named as a filter: then the file is damaged. Any other file is not recognized.
-pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Look {
+pub(crate) fn look_at_end(path: &Path, end: &[u8]) -> Format {
     let look = look_at_magic(end);
-    let has_short_magic = !matches!(look, Look::Table | Look::Sidecar | Look::Foreign(_));
+    let has_long_magic = look.is_table() || look == Format::Sidecar;
     let is_recognized = || is_own(look, end) || is_named_as_filter(path);
-    if has_short_magic && !is_recognized() { Look::Neither } else { look }
+    if has_long_magic || is_recognized() { look } else { Format::Other }
 }
 
 /// Whether checksums show that the program wrote the regular file, and what they allow it to be. Only such a file is
 /// replaced.
-pub(crate) fn is_own_file(path: &Path, looks: &[Look]) -> anyhow::Result<bool> {
+pub(crate) fn is_own_file(path: &Path, looks: &[Format]) -> anyhow::Result<bool> {
     let end = RegularFile::open(path)?.end(END_BYTES)?;
     let look = look_at_magic(&end);
     Ok(looks.contains(&look) && is_own(look, &end))
@@ -96,7 +105,7 @@ pub(crate) fn is_own_file(path: &Path, looks: &[Look]) -> anyhow::Result<bool> {
 const FLIPPED_BITS: usize = 1_024;
 
 /// Whether the checksum of a file's end holds, or would if one of its last bits were flipped.
-fn is_own(look: Look, end: &[u8]) -> bool {
+fn is_own(look: Format, end: &[u8]) -> bool {
     if has_checksum(look, end) {
         return true;
     }
@@ -112,10 +121,10 @@ fn is_own(look: Look, end: &[u8]) -> bool {
 }
 
 /// Whether the checksum of a file's end holds.
-fn has_checksum(look: Look, end: &[u8]) -> bool {
+fn has_checksum(look: Format, end: &[u8]) -> bool {
     match look {
         // Both kinds of blocks have this trailer. Only these errors are found before its checksum is compared.
-        Look::FilterBlock | Look::RangeFilter => !matches!(
+        Format::FilterBlock | Format::RangeFilter => !matches!(
             FilterBlock::open_unverified(end),
             Err(BlockError::TooShort { .. }
                 | BlockError::Magic { .. }
@@ -123,9 +132,9 @@ fn has_checksum(look: Look, end: &[u8]) -> bool {
                 | BlockError::Field { field: "flags", .. }
                 | BlockError::TrailerChecksum { .. })
         ),
-        Look::Partitions => PartitionIndex::tail_bytes(end).is_ok(),
+        Format::PartitionedFilter => PartitionIndex::tail_bytes(end).is_ok(),
         // Errors of a field and of the checksum come before those of what the checksum covers.
-        Look::Layers => !matches!(
+        Format::Layers => !matches!(
             Layers::load(&Bytes::copy_from_slice(end)),
             Err(BlockError::TooShort { .. }
                 | BlockError::Magic { .. }
@@ -133,35 +142,35 @@ fn has_checksum(look: Look, end: &[u8]) -> bool {
                 | BlockError::Field { .. }
                 | BlockError::TrailerChecksum { .. })
         ),
-        Look::Map => MapIndex::end_bytes(end).is_ok(),
-        Look::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
+        Format::FileMap => MapIndex::end_bytes(end).is_ok(),
+        Format::Sidecar => FilterMetadata::sidecar_tail_bytes(end).is_ok(),
         // The footer's checksum is in its bytes 52 to 55, behind what it covers.
-        Look::Table => end.last_chunk::<64>().is_some_and(|footer| {
+        Format::Table => end.last_chunk::<64>().is_some_and(|footer| {
             let (covered, rest) = footer.split_at(52);
             rest.starts_with(&crc32c::crc32c(covered).to_le_bytes())
         }),
-        Look::Foreign(_) | Look::Neither => false,
+        _ => false,
     }
 }
 
 /// Recognizes a file by the magic number in its last bytes.
-fn look_at_magic(tail: &[u8]) -> Look {
+fn look_at_magic(tail: &[u8]) -> Format {
     // Every known format ends with a trailer or footer of at least 32 bytes.
-    let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
-    if last[24..31] == *TABLE_MAGIC {
-        Look::Table
-    } else if last[26..28] == *SIDECAR_MAGIC {
-        Look::Sidecar
-    } else if last[26..28] == *BLOCK_MAGIC {
-        if last[KIND_AT] == KindId::RANGE.code() { Look::RangeFilter } else { Look::FilterBlock }
-    } else if last[26..28] == *PARTITIONS_MAGIC {
-        Look::Partitions
-    } else if last[26..28] == *LAYERS_MAGIC {
-        Look::Layers
-    } else if last[26..28] == *MAP_MAGIC {
-        Look::Map
-    } else {
-        recognize(tail).map_or(Look::Neither, Look::Foreign)
+    let Some(last) = tail.last_chunk::<32>() else { return Format::Other };
+    match &last[26..28] {
+        _ if last[24..31] == *b"SSTFLTR" => Format::Table,
+        b"SC" => Format::Sidecar,
+        b"SF" if last[KIND_AT] == KindId::RANGE.code() => Format::RangeFilter,
+        b"SF" => Format::FilterBlock,
+        b"SP" => Format::PartitionedFilter,
+        b"ST" => Format::Layers,
+        b"SM" => Format::FileMap,
+        _ => match recognize(tail) {
+            Some(Engine::LevelDb) => Format::LevelDbTable,
+            Some(Engine::Pebble) => Format::PebbleTable,
+            Some(_) => Format::RocksDbTable,
+            None => Format::Other,
+        },
     }
 }
 
@@ -179,16 +188,16 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory).with_context(context)? {
         let path = entry.with_context(context)?.path();
         let is_named = has_table_extension(&path) || table_beside(&path).is_some() || is_leftover(&path);
-        if is_named || may_be_file(&path) {
+        // Whether it is a regular file or cannot be checked. A temporary file may have gone since it was listed.
+        let may_be_file = || {
+            fs::metadata(&path)
+                .map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
+        };
+        if is_named || may_be_file() {
             files.push(path);
         }
     }
     // Systems list a directory in any order, and output must be the same in each run.
     files.sort();
     Ok(files)
-}
-
-/// Whether the path is a regular file or cannot be checked. A temporary file may have gone since it was listed.
-fn may_be_file(path: &Path) -> bool {
-    fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }

@@ -2,12 +2,12 @@
 
 use core::ops::Range;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use sstfilter::KeyHash;
+use sstfilter::{FileId, KeyHash};
 use sstfilter_map::{Coverage, LocalId, Lookups, MapAnswer, MapError, MapIndex};
 
 use crate::system::input::{self, RegularFile};
@@ -30,22 +30,20 @@ impl OpenMap {
     }
 
     /// Returns the covered files that maps contradict each other about, with the errors. No map covers them.
-    pub(crate) fn contradictions<'a>(
-        maps: impl IntoIterator<Item = &'a Self> + Clone,
-        names: &HashMap<u64, String>,
-    ) -> BTreeMap<u64, String> {
-        let covered = maps.clone().into_iter().flat_map(|map| map.index.files());
-        let by_id: BTreeMap<_, _> = covered.map(|covered| (covered.file.fingerprint(), covered.file)).collect();
-        let files: Vec<_> = by_id.into_values().collect();
-        let coverage = Coverage::new(maps.into_iter().map(|map| &map.index), &files);
+    pub(crate) fn contradictions<'a>(maps: impl Iterator<Item = &'a Self> + Clone) -> BTreeMap<u64, String> {
+        let coverage = Coverage::new(maps.clone().map(|map| &map.index), &Self::covered(maps));
         let of_error = |error: &MapError| match error {
-            MapError::Contradiction { fingerprint, .. } => {
-                let name = names.get(fingerprint).map(|name| format!("{name}: ")).unwrap_or_default();
-                Some((*fingerprint, format!("{name}{error}")))
-            }
+            MapError::Contradiction { fingerprint, .. } => Some((*fingerprint, error.to_string())),
             _ => None,
         };
         coverage.contradictions().iter().filter_map(of_error).collect()
+    }
+
+    /// Returns the files that maps cover, each once.
+    pub(crate) fn covered<'a>(maps: impl Iterator<Item = &'a Self>) -> Vec<FileId> {
+        let covered = maps.flat_map(|map| map.index.files());
+        let files: BTreeMap<_, _> = covered.map(|covered| (covered.file.fingerprint(), covered.file)).collect();
+        files.into_values().collect()
     }
 
     pub(crate) fn name(&self) -> Cow<'_, str> {
@@ -56,37 +54,24 @@ impl OpenMap {
         let bytes = self.file.read(range.start, range.end - range.start).map_err(io::Error::other)?;
         Ok(Cow::Owned(bytes.into()))
     }
-}
 
-/// Keys that are looked up together. Pass them in the order of their hashes: almost every page is then read once.
-pub(crate) const KEYS_AT_ONCE: usize = 1 << 14;
-
-/// What a map says about a key.
-#[derive(Clone)]
-pub(crate) enum Answer {
-    /// Only these covered files may have it.
-    Only(Vec<LocalId>),
-    /// All covered files may have it, because its entries are unknown.
-    Unknown,
-    /// All covered files may have it, because its page, or what the page leads to, is damaged.
-    Damaged,
-}
-
-/// A reader of one map.
-pub(crate) struct MapReader<'m> {
-    pub(crate) map: &'m OpenMap,
-    pub(crate) reads: u64,
-    pub(crate) bytes_read: u64,
-}
-
-impl<'m> MapReader<'m> {
-    pub(crate) fn new(map: &'m OpenMap) -> Self {
-        Self { map, reads: 0, bytes_read: 0 }
+    /// Looks up keys by their `hash`, and calls `visit` with each and its answer. Pass them in the order of their
+    /// hashes: almost every page is then read once.
+    pub(crate) fn look_up<K>(
+        &self,
+        keys: &[K],
+        hash: impl Fn(&K) -> KeyHash,
+        mut visit: impl FnMut(&K, Answer),
+    ) -> anyhow::Result<()> {
+        for keys in keys.chunks(KEYS_AT_ONCE) {
+            let answers = self.answers(&keys.iter().map(&hash).collect::<Vec<_>>())?;
+            keys.iter().zip(answers).for_each(|(key, answer)| visit(key, answer));
+        }
+        Ok(())
     }
 
-    /// Looks up keys. Returns an answer for each.
-    pub(crate) fn look_up(&mut self, hashes: &[KeyHash]) -> anyhow::Result<Vec<Answer>> {
-        let (mut lookups, mut answers) = (Lookups::new(&self.map.index, hashes), vec![Answer::Damaged; hashes.len()]);
+    fn answers(&self, hashes: &[KeyHash]) -> anyhow::Result<Vec<Answer>> {
+        let (mut lookups, mut answers) = (Lookups::new(&self.index, hashes), vec![Answer::Damaged; hashes.len()]);
         loop {
             let reads = lookups.reads();
             if reads.is_empty() {
@@ -94,10 +79,8 @@ impl<'m> MapReader<'m> {
             }
             for read in reads {
                 let range = read.range();
-                let bytes = self.map.file.read(range.start, range.end - range.start)?;
-                self.reads += 1;
-                self.bytes_read += bytes.len() as u64;
-                let part = self.map.index.open(&read, bytes).ok();
+                let bytes = self.file.read(range.start, range.end - range.start)?;
+                let part = self.index.open(&read, bytes).ok();
                 lookups.answer(&read, part.as_ref(), |key, found| {
                     let answer = match found {
                         MapAnswer::Only(ids) => Answer::Only(ids.collect()),
@@ -109,4 +92,18 @@ impl<'m> MapReader<'m> {
             }
         }
     }
+}
+
+/// Keys that are looked up together.
+const KEYS_AT_ONCE: usize = 1 << 14;
+
+/// What a map says about a key.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    /// Only these covered files may have it.
+    Only(Vec<LocalId>),
+    /// All covered files may have it, because its entries are unknown.
+    Unknown,
+    /// All covered files may have it, because its page, or what the page leads to, is damaged.
+    Damaged,
 }

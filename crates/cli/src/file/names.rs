@@ -34,11 +34,6 @@ pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
     table_number(path).is_some_and(|number| path.file_name() == Some(OsStr::new(&table_name(number))))
 }
 
-/// Whether the name is that of a table or a filter block. The bytes do not tell for a file that was cut short.
-pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    is_named_like_table(path) || is_named_as_filter(path)
-}
-
 pub(crate) fn is_named_as_filter(path: &Path) -> bool {
     has_extension(path, FILTER_EXTENSION)
 }

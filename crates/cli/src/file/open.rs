@@ -8,12 +8,12 @@ use sstfilter::{BlockError, FilterBlock, RandomAccess};
 use sstfilter_interop::{Engine, Error, ForeignTable as EngineTable};
 use sstfilter_range::RangeInfo;
 use sstfilter_store::{FilterMetadata, PartitionIndex};
-use sstfilter_table::{FileSystem, LocalFileSystem, Table, TableOptions};
+use sstfilter_table::{Table, TableOptions};
 
 use super::blocks::{Container, Layers, RangeBlock, Sidecar, load_index};
 pub(crate) use super::context::Context;
 use super::database::{Database, Standing, directory_of, is_not_found};
-use super::look::{END_BYTES, Look, look_at, look_at_end, neither};
+use super::look::{END_BYTES, Format, look_at, look_at_end, neither};
 use super::map::OpenMap;
 use super::problem::{Problem, State};
 use super::walk::Found;
@@ -24,7 +24,7 @@ use crate::system::input::{self, RegularFile};
 pub(crate) struct Opened {
     pub(crate) found: Found,
     pub(crate) bytes: u64,
-    pub(crate) look: Look,
+    pub(crate) format: Format,
     pub(crate) body: Body,
 }
 
@@ -90,8 +90,8 @@ impl Opened {
 /// Opens a file. All messages name it. The filter of another engine's table whose comparator is not known is not used.
 pub(crate) fn open(found: &Found, context: &Context) -> Result<Opened, Problem> {
     let opened = body_of(&found.path, found, context);
-    let (bytes, look, body) = opened.map_err(|problem| gone(found, problem))?;
-    Ok(Opened { found: found.clone(), bytes, look, body })
+    let (bytes, format, body) = opened.map_err(|problem| gone(found, problem))?;
+    Ok(Opened { found: found.clone(), bytes, format, body })
 }
 
 /// Opens a file for probing: if nothing names the comparator of another engine's table, or its filter policy is not
@@ -127,39 +127,39 @@ fn gone(found: &Found, problem: Problem) -> Problem {
     }
 }
 
-fn body_of(path: &Path, found: &Found, context: &Context) -> Result<(u64, Look, Body), Problem> {
+fn body_of(path: &Path, found: &Found, context: &Context) -> Result<(u64, Format, Body), Problem> {
     let name = || input::name(path).into_owned();
     let look = look(path).map_err(|reason| Problem::new(State::Unread, reason))?;
     let body = match look {
-        Look::Table => Body::Table(Box::new(open_table(path, context)?)),
-        Look::Foreign(_) => {
+        Format::Table => Body::Table(Box::new(open_table(path, context)?)),
+        _ if look.engine().is_some() => {
             let (table, stated) = foreign(path, found, context).with_context(name)?;
             Body::Foreign(Box::new(table), stated)
         }
-        Look::Map => Body::Map(Box::new(OpenMap::open(path)?)),
-        Look::Neither => return Err(Problem::new(State::Damaged, anyhow!("{}: {}", name(), neither(path)))),
+        Format::FileMap => Body::Map(Box::new(OpenMap::open(path)?)),
+        Format::Other => return Err(Problem::new(State::Damaged, anyhow!("{}: {}", name(), neither(path)))),
         _ => whole(path).and_then(|bytes| body_of_filters(look, bytes)).with_context(name)?,
     };
     Ok((RegularFile::open(path)?.length, look, body))
 }
 
-fn body_of_filters(look: Look, bytes: Bytes) -> anyhow::Result<Body> {
+fn body_of_filters(look: Format, bytes: Bytes) -> anyhow::Result<Body> {
     Ok(match look {
-        Look::FilterBlock => Body::Block(Box::new(FilterBlock::open_unverified(bytes)?)),
-        Look::RangeFilter => Body::Ranges(Box::new(RangeBlock::new(bytes)?)),
-        Look::Partitions => {
+        Format::FilterBlock => Body::Block(Box::new(FilterBlock::open_unverified(bytes)?)),
+        Format::RangeFilter => Body::Ranges(Box::new(RangeBlock::new(bytes)?)),
+        Format::PartitionedFilter => {
             let container = Container::open(bytes)?.context("the end of a partitioned filter is cut short")?;
             Body::Partitions(Box::new(container))
         }
-        Look::Layers => Body::Layers(Box::new(Layers::load(&bytes)?)),
+        Format::Layers => Body::Layers(Box::new(Layers::load(&bytes)?)),
         _ => Body::Sidecar(Box::new(Sidecar::new(bytes)?)),
     })
 }
 
 /// Recognizes the file by its last bytes. Fails for a pipe or a device, which has no end to look at.
-fn look(path: &Path) -> anyhow::Result<Look> {
+fn look(path: &Path) -> anyhow::Result<Format> {
     let look = look_at(path)?;
-    let has_end = look != Look::Neither || input::length(path).is_some() || input::is_standard(path);
+    let has_end = look != Format::Other || input::length(path).is_some() || input::is_standard(path);
     ensure!(has_end, "{}: expected a file, got a pipe or a device", input::name(path));
     Ok(look)
 }
@@ -188,23 +188,24 @@ fn open_table_with(path: &Path, options: &TableOptions) -> anyhow::Result<Table>
 
 /// Fails unless the file at `path` is a table of this library.
 pub(crate) fn ensure_own_table(path: &Path) -> anyhow::Result<()> {
-    let what = match look(path)? {
-        Look::Table => return Ok(()),
-        Look::Neither => bail!("{}: {}", input::name(path), neither(path)),
-        Look::Foreign(engine) => {
-            let advice = "`probe` shows which tables may contain a key, and `get TABLE --keys-only` prints the keys of one table";
-            bail!("{}: expected a table of sstfilter, got one of {}: {advice}", input::name(path), engine.name())
-        }
-        Look::Map => "a file map",
-        Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Layers | Look::Sidecar => "a filter",
-    };
-    bail!("{}: expected a table, got {what}", input::name(path))
+    let (name, format) = (input::name(path), look(path)?);
+    if let Some(engine) = format.engine() {
+        let advice =
+            "`probe` shows which tables may contain a key, and `get TABLE --keys-only` prints the keys of one table";
+        bail!("{name}: expected a table of sstfilter, got one of {engine}: {advice}");
+    }
+    match format {
+        Format::Table => Ok(()),
+        Format::Other => bail!("{name}: {}", neither(path)),
+        Format::FileMap => bail!("{name}: expected a table, got a file map"),
+        _ => bail!("{name}: expected a table, got a filter"),
+    }
 }
 
 /// Opens a table of another engine. If the table does not name its comparator, it comes from the command line or from
 /// its database's manifest; without either, the filter cannot be used.
 fn foreign(path: &Path, found: &Found, context: &Context) -> anyhow::Result<(ForeignTable, Option<StatedComparator>)> {
-    let source = source(path)?;
+    let source = RegularFile::open(path)?.source;
     let table = EngineTable::open(match &context.progress {
         Some(progress) => progress.watch(source),
         None => source,
@@ -242,14 +243,6 @@ fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<StatedCompara
     }
 }
 
-/// Opens the bytes of a table, which are read on demand.
-fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
-    if input::is_standard(path) {
-        return Ok(Box::new(input::whole_standard_input()?));
-    }
-    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
-}
-
 /// Reads all bytes of a filter without a table. Standard input is kept, so that this can be called again.
 ///
 /// Reads the end of the file first, which records the length of the filter: a sparse file of any length takes no space
@@ -270,19 +263,19 @@ pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
 fn claimed_bytes(path: &Path, file: &RegularFile) -> anyhow::Result<u64> {
     let end = file.end(END_BYTES)?;
     match look_at_end(path, &end) {
-        Look::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
-        Look::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
-        Look::Layers => claimed_by_block(Layers::load(&end).map(drop), &end),
-        Look::Partitions => {
+        Format::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
+        Format::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
+        Format::Layers => claimed_by_block(Layers::load(&end).map(drop), &end),
+        Format::PartitionedFilter => {
             let tail = file.end(PartitionIndex::tail_bytes(&end)?)?;
             Ok(load_index(&tail)?.container_bytes())
         }
-        Look::Sidecar => {
+        Format::Sidecar => {
             let tail = file.end(FilterMetadata::sidecar_tail_bytes(&end)?)?;
             FilterMetadata::of_any_sidecar(&tail, file.length)?;
             Ok(file.length)
         }
-        Look::Table | Look::Foreign(_) | Look::Map | Look::Neither => Ok(file.length),
+        _ => Ok(file.length),
     }
 }
 

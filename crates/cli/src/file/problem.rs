@@ -82,6 +82,12 @@ impl From<anyhow::Error> for Problem {
     }
 }
 
+impl From<Problem> for anyhow::Error {
+    fn from(problem: Problem) -> Self {
+        problem.reason
+    }
+}
+
 /// Returns what an error of another engine's table means for its file.
 pub(crate) fn state_of_error(error: &Error) -> State {
     match error {

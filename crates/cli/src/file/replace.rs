@@ -17,49 +17,33 @@ use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::NamedTempFile;
 
 use super::database::directory_of;
-use super::look::{Look, begins_with, is_own_file, list};
+use super::look::{Format, begins_with, is_own_file, list};
 use super::names::is_leftover;
 use crate::system::{input, interrupt};
 use crate::words::escape::path_name;
 
-/// The existing files that a new file may replace.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Replaces {
-    Nothing,
-    /// Files that the program wrote.
-    Own(Mark),
-}
-
 /// What shows that this program wrote a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mark {
     /// The checksum at the end of a file of this format.
-    End(Look),
+    End(Format),
     /// The same, of a filter without a table.
     BareFilter,
     /// The beginning of a page.
     Beginning(&'static str),
 }
 
-impl Replaces {
-    pub(crate) const SIDECAR: Self = Self::Own(Mark::End(Look::Sidecar));
+impl Mark {
+    pub(crate) const SIDECAR: Self = Self::End(Format::Sidecar);
 
-    /// Fails if `path` exists and must not be replaced.
-    pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
-        let name = path_name(path);
-        // Not `metadata`, which follows links.
-        let found = match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            found => found.with_context(|| format!("cannot read {name}"))?.file_type(),
-        };
-        ensure!(found.is_file(), "{name}: expected a regular file or none, got {}: it is not replaced", kind(found));
+    fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
-            Self::Nothing => bail!("{name} already exists: choose another --out, or replace it with --overwrite"),
-            Self::Own(mark) if mark.is_on(path)? => Ok(()),
-            Self::Own(Mark::End(Look::Sidecar)) => {
-                bail!("{name} was not written by this command, or was cut short: {MOVE_OR_DELETE}")
+            Self::SIDECAR if input::length(path) == Some(0) => Ok(true),
+            Self::End(look) => is_own_file(path, &[look]),
+            Self::BareFilter => {
+                is_own_file(path, &[Format::FilterBlock, Format::RangeFilter, Format::PartitionedFilter])
             }
-            Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another path"),
+            Self::Beginning(text) => begins_with(path, text.as_bytes()),
         }
     }
 }
@@ -67,14 +51,20 @@ impl Replaces {
 /// What to do with a file in the place of a sidecar.
 const MOVE_OR_DELETE: &str = "move it away, or delete it by hand if it is the rest of a sidecar";
 
-impl Mark {
-    fn is_on(self, path: &Path) -> anyhow::Result<bool> {
-        match self {
-            Self::End(Look::Sidecar) if input::length(path) == Some(0) => Ok(true),
-            Self::End(look) => is_own_file(path, &[look]),
-            Self::BareFilter => is_own_file(path, &[Look::FilterBlock, Look::RangeFilter, Look::Partitions]),
-            Self::Beginning(text) => begins_with(path, text.as_bytes()),
-        }
+/// Fails if `path` exists, unless it has the mark of files that may be replaced.
+pub(crate) fn ensure_replaceable(path: &Path, mark: Option<Mark>) -> anyhow::Result<()> {
+    let name = path_name(path);
+    // Not `metadata`, which follows links.
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.with_context(|| format!("cannot read {name}"))?.file_type(),
+    };
+    ensure!(found.is_file(), "{name}: expected a regular file or none, got {}: it is not replaced", kind(found));
+    match mark {
+        None => bail!("{name} already exists: choose another --out, or replace it with --overwrite"),
+        Some(mark) if mark.is_on(path)? => Ok(()),
+        Some(Mark::SIDECAR) => bail!("{name} was not written by this command, or was cut short: {MOVE_OR_DELETE}"),
+        Some(_) => bail!("{name} was not written by this command: move it away, or choose another path"),
     }
 }
 
@@ -97,15 +87,15 @@ pub(crate) fn ensure_no_input<'a>(out: &Path, inputs: impl IntoIterator<Item = &
 }
 
 /// Writes a file under a temporary name and then renames it.
-pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, contents: &[u8], mark: Option<Mark>) -> anyhow::Result<()> {
     let _writing = interrupt::writing();
-    write_with(path, replaces, |file| file.write_all(contents))
+    write_with(path, mark, |file| file.write_all(contents))
 }
 
 /// Like [`write`], with contents that `fill` writes. Call it only while [`interrupt::writing`] is held.
 pub(crate) fn write_with<T>(
     path: &Path,
-    replaces: Replaces,
+    mark: Option<Mark>,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<T>,
 ) -> anyhow::Result<T> {
     let context = || format!("cannot write {}", path_name(path));
@@ -116,7 +106,7 @@ pub(crate) fn write_with<T>(
     // Synced before the rename: after a crash, the name must not lead to a file without its bytes.
     let filled = fill(&mut file).and_then(|filled| file.sync().map(|()| filled)).with_context(context)?;
     // Checked again: minutes may have passed since the first check.
-    replaces.check(path)?;
+    ensure_replaceable(path, mark)?;
     file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)?;
     Ok(filled)
 }
@@ -156,7 +146,7 @@ pub(crate) fn remove_leftover(path: &Path) -> io::Result<bool> {
 }
 
 /// Files that one command writes to one directory, each recognized by its beginning.
-pub(crate) struct OwnFiles(Vec<(PathBuf, Replaces)>);
+pub(crate) struct OwnFiles(Vec<(PathBuf, Mark)>);
 
 impl OwnFiles {
     /// Creates the directory if it is missing, and checks that files with these names and beginnings can be written.
@@ -168,11 +158,11 @@ impl OwnFiles {
         let name = path_name(directory);
         fs::create_dir_all(directory).with_context(|| format!("cannot create the directory {name} (--out)"))?;
         ensure_no_database(directory)?;
-        let own = |(name, mark): (_, _)| (directory.join(name), Replaces::Own(Mark::Beginning(mark)));
+        let own = |(name, mark): (_, _)| (directory.join(name), Mark::Beginning(mark));
         let files: Vec<_> = files.into_iter().map(own).collect();
         // All before the first is written: half of a new report next to half of an old one would mislead.
-        for (path, replaces) in &files {
-            replaces.check(path)?;
+        for (path, mark) in &files {
+            ensure_replaceable(path, Some(*mark))?;
             ensure_no_input(path, inputs.iter().map(AsRef::as_ref))?;
         }
         // A trial, so that a read-only directory is refused before the work and not after it.
@@ -183,8 +173,8 @@ impl OwnFiles {
 
     /// Writes the contents of all files in their order and returns the file names.
     pub(crate) fn write(&self, contents: &[impl AsRef<[u8]>]) -> anyhow::Result<Vec<String>> {
-        let write = |((path, replaces), contents): (&(PathBuf, Replaces), &_)| {
-            write(path, AsRef::as_ref(contents), *replaces).map(|()| path_name(path).into_owned())
+        let write = |((path, mark), contents): (&(PathBuf, Mark), &_)| {
+            write(path, AsRef::as_ref(contents), Some(*mark)).map(|()| path_name(path).into_owned())
         };
         self.0.iter().zip(contents).map(write).collect()
     }
@@ -196,12 +186,8 @@ pub(crate) fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(path).with_context(context)? {
         let name = entry.with_context(context)?.file_name();
         let is_of_database = name == "CURRENT" || name.as_encoded_bytes().starts_with(b"MANIFEST-");
-        ensure!(
-            !is_of_database,
-            "{} is the directory of a database (it contains {}): choose another --out",
-            path_name(path),
-            path_name(Path::new(&name))
-        );
+        let (name, found) = (path_name(path), path_name(Path::new(&name)));
+        ensure!(!is_of_database, "{name} is the directory of a database (it contains {found}): choose another --out");
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use std::{fs, io};
 use anyhow::{Context, bail};
 
 use super::database::{Database, EngineFile, REPLACED, Standing, directory_of, is_not_found};
-use super::look::{Look, list, look_at};
+use super::look::{Format, list, look_at};
 use super::names::{engine_number, has_table_extension, is_leftover, is_named_like_table, table_of_sidecar};
-use super::problem::{ORPHAN, Problem};
+use super::problem::{ORPHAN, Problem, explained};
 use crate::system::input;
 use crate::words::group;
 use crate::words::units::counted;
@@ -86,7 +86,7 @@ impl Walk {
         let is_named = |path: &Path| directory_of(path).is_some_and(|directory| !whole.contains(&canonical(directory)));
         let is_alone = walk.files.is_empty();
         let is_meant = |found: &mut Found| {
-            let is_complete = || !matches!(look_at(&found.path), Ok(Look::Neither));
+            let is_complete = || !matches!(look_at(&found.path), Ok(Format::Other));
             let is_replaced = matches!(found.standing, Standing::NotLive(REPLACED));
             is_named(&found.path) && (is_alone || is_replaced || is_complete())
         };
@@ -128,6 +128,13 @@ impl Walk {
             bail!("no table, only orphans: {}: {ORPHAN}", input::name(orphan));
         }
         Ok(())
+    }
+
+    /// Returns what is wrong with manifests.
+    pub(crate) fn problem_lines(&self) -> Vec<String> {
+        let line =
+            |(path, problem): &(PathBuf, Problem)| format!("{}: {}", input::name(path), explained(&problem.reason));
+        self.problems.iter().map(line).collect()
     }
 
     /// Returns what a command says about files that it does not count: one line for each sort of files.
@@ -195,7 +202,7 @@ impl Walker {
         let files = list(path)?;
         // Only now: see `Database::read`.
         let is_database = self.database_in(path).is_some();
-        let was_met = files.iter().any(|file| self.is_met(file));
+        let was_met = files.iter().any(|file| self.met.contains(&canonical(file)));
         let (found, others) = (self.found(), self.walk.others.len());
         files.iter().for_each(|file| self.add_file(file, false));
         if is_database || was_met || self.found() > found {
@@ -271,10 +278,6 @@ impl Walker {
     fn is_first(&mut self, path: &Path) -> bool {
         self.met.insert(canonical(path))
     }
-
-    fn is_met(&self, path: &Path) -> bool {
-        self.met.contains(&canonical(path))
-    }
 }
 
 /// Returns the names of the directories in a directory that have tables or a database.
@@ -305,7 +308,7 @@ fn path_in_directory(path: &Path) -> PathBuf {
 /// filter without a table, beside them is not live, nor is it a rest.
 fn standing(database: &Database, path: &Path) -> Standing {
     let standing = database.standing(path);
-    let is_of_engine = || is_named_like_table(path) && !matches!(look_at(path), Ok(Look::Table));
+    let is_of_engine = || is_named_like_table(path) && !matches!(look_at(path), Ok(Format::Table));
     if matches!(standing, Standing::Live(_)) || is_of_engine() { standing } else { Standing::Unknown }
 }
 
@@ -333,11 +336,11 @@ impl Role {
             return Self::File;
         }
         let look = look_at(file).ok();
-        let is_sidecar = look == Some(Look::Sidecar);
+        let is_sidecar = look == Some(Format::Sidecar);
         match table_of_sidecar(file) {
             Some(table) if table.is_file() && (is_sidecar || has_table_extension(&table)) => Self::Sidecar,
-            Some(table) if is_sidecar || (look == Some(Look::Neither) && has_table_extension(&table)) => Self::Orphan,
-            None if is_leftover(file) || look == Some(Look::Neither) => Self::Other,
+            Some(table) if is_sidecar || (look == Some(Format::Other) && has_table_extension(&table)) => Self::Orphan,
+            None if is_leftover(file) || look == Some(Format::Other) => Self::Other,
             // A filter block without a table may have any name.
             _ => Self::File,
         }
@@ -347,108 +350,4 @@ impl Role {
 /// Whether the file is a sidecar without its table.
 pub(crate) fn is_orphan(file: &Path) -> bool {
     Role::of(file) == Role::Orphan
-}
-
-#[cfg(test)]
-mod tests {
-    //! The failures guarded against: rests of compactions and tables that are being written count as tables, and
-    //! `DB/*` finds other tables than `DB`.
-
-    use super::*;
-    use crate::file::open::{Context, open};
-    use crate::file::problem::{State, explained};
-
-    const DATABASES: &str = "../interop/fixtures/databases";
-
-    fn names(files: &[Found]) -> Vec<String> {
-        files.iter().map(|found| found.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
-    }
-
-    fn walk(paths: &[PathBuf]) -> Walk {
-        let walk = Walk::of(paths).unwrap();
-        assert!(walk.problems.is_empty(), "{:?}", walk.problems);
-        walk
-    }
-
-    #[test]
-    fn a_database_and_all_of_its_files_are_the_same_tables() {
-        for name in ["running", "leveldb-rest", "blobs-7.8", "empty", "families"] {
-            let directory = Path::new(DATABASES).join(name).join("db");
-            let whole = walk(std::slice::from_ref(&directory));
-            let mut each: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-            each.sort();
-            let each = walk(&each);
-            for walk in [&whole, &each] {
-                assert_eq!((walk.others.len(), walk.orphans.len()), (0, 0), "{name}");
-            }
-            assert_eq!(names(&whole.files), names(&each.files), "{name}");
-            assert_eq!(names(&whole.not_live), names(&each.not_live), "{name}");
-            assert_eq!(whole.engine_files, each.engine_files, "{name}");
-            assert_eq!(whole.notes(), each.notes(), "{name}");
-        }
-    }
-
-    #[test]
-    fn only_live_tables_count_unless_others_are_all_that_was_passed() {
-        let directory = Path::new(DATABASES).join("running/db");
-        let all = walk(std::slice::from_ref(&directory));
-        assert_eq!(names(&all.files), ["000012.sst", "000014.sst"]);
-        assert_eq!(all.files.iter().map(Found::level).collect::<Vec<_>>(), [Some(1), Some(0)]);
-        assert_eq!(names(&all.not_live), ["000009.sst", "000011.sst", "000016.sst", "000099.sst"]);
-        assert!(all.notes()[0].contains("replaced by newer tables"), "{:?}", all.notes());
-        let one = walk(&[directory.join("000099.sst")]);
-        assert_eq!((names(&one.files), one.not_live.len()), (vec!["000099.sst".to_owned()], 0));
-    }
-
-    #[test]
-    fn families_are_those_of_the_manifest() {
-        let families = walk(&[Path::new(DATABASES).join("families/db")]);
-        let mut found: Vec<_> = families.files.iter().filter_map(Found::family).collect();
-        found.sort_unstable();
-        assert_eq!(found.len(), families.files.len());
-        found.dedup();
-        assert_eq!(found.len(), 4, "{found:?}");
-    }
-
-    #[test]
-    fn a_manifest_that_cannot_be_read_is_a_problem_and_hides_no_table() {
-        let directory = tempfile::tempdir().unwrap();
-        let source = Path::new(DATABASES).join("running/db");
-        for entry in fs::read_dir(&source).unwrap() {
-            let path = entry.unwrap().path();
-            fs::copy(&path, directory.path().join(path.file_name().unwrap())).unwrap();
-        }
-        let manifest = directory.path().join("MANIFEST-000005");
-        let mut bytes = fs::read(&manifest).unwrap();
-        bytes[20] ^= 1;
-        fs::write(&manifest, bytes).unwrap();
-        let unread = Walk::of(&[directory.path().to_owned()]).unwrap();
-        assert_eq!((unread.files.len(), unread.not_live.len()), (6, 0));
-        assert_eq!(unread.problems[0].0, manifest);
-        fs::remove_file(&manifest).unwrap();
-        assert_eq!(Walk::of(&[directory.path().to_owned()]).unwrap().problems.len(), 1);
-        // A table of which the database knows and that is gone.
-        fs::copy(source.join("MANIFEST-000005"), &manifest).unwrap();
-        fs::remove_file(directory.path().join("000014.sst")).unwrap();
-        let walk = walk(&[directory.path().to_owned()]);
-        assert_eq!(names(&walk.files), ["000012.sst", "000014.sst"]);
-        let problem = open(&walk.files[1], &Context::default()).err().unwrap();
-        assert_eq!(problem.state, State::Damaged);
-        assert!(explained(&problem.reason).ends_with("the manifest of its database names it, and it is gone"));
-    }
-
-    #[test]
-    fn a_directory_of_nothing_is_an_error_and_an_empty_database_is_none() {
-        let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("notes.txt"), "no table").unwrap();
-        let error = Walk::of(&[directory.path().to_owned()]).unwrap_err().to_string();
-        assert!(error.ends_with(": no table and no filter (1 other file)"), "{error}");
-        let error = Walk::of(&[Path::new(DATABASES).join("running")]).unwrap_err().to_string();
-        assert!(error.ends_with("in directories below it: pass ../interop/fixtures/databases/running/db"), "{error}");
-        let missing = [PathBuf::from("nosuch.sst"), Path::new(DATABASES).join("running/db")];
-        assert_eq!(names(&walk(&missing).files), ["nosuch.sst", "000012.sst", "000014.sst"]);
-        for name in ["empty", "wal-only"] {
-            assert!(walk(&[Path::new(DATABASES).join(name).join("db")]).files.is_empty());
-        }
-    }
 }

@@ -10,8 +10,8 @@ use super::batch::KeyBatch;
 use super::file::Observed;
 use super::keys::for_each_key;
 use super::probe::{Because, FileProbe};
-use crate::file::key_list::{KeyLines, KeysFormat};
-use crate::file::open::Opened;
+use crate::file::key_list::KeyLines;
+use crate::file::open::{Context, Opened};
 use crate::print::types::Rate;
 use crate::system::input;
 use crate::words::escape::hex;
@@ -48,8 +48,8 @@ pub(crate) struct AbsentKeys {
 
 impl AbsentKeys {
     /// Reads the file of `--absent`.
-    pub(crate) fn given(path: &Path, format: KeysFormat) -> anyhow::Result<Self> {
-        let lines = KeyLines::read(path, format, "--absent")?;
+    pub(crate) fn given(path: &Path, context: &Context) -> anyhow::Result<Self> {
+        let lines = KeyLines::read(path, context.keys_format, "--absent")?;
         let keys: Vec<_> = lines.iter().map(|(key, _)| key.to_vec()).collect();
         let count = counted(keys.len() as u64, "key");
         Ok(Self { keys, from: format!("{count} of {} (--absent)", input::name(path)), is_made: false })
@@ -93,12 +93,9 @@ impl AbsentKeys {
         if stored.is_empty() {
             return Ok(observed);
         }
-        bail!(
-            "--absent: expected keys that no table has, got stored ones: {} of {} that pass the filter of {}",
-            stored.len(),
-            counted(sample.len() as u64, "key"),
-            input::name(&opened.found.path)
-        )
+        let (stored, keys) = (stored.len(), counted(sample.len() as u64, "key"));
+        let of = format!("{stored} of {keys} that pass the filter of {}", input::name(&opened.found.path));
+        bail!("--absent: expected keys that no table has, got stored ones: {of}")
     }
 }
 

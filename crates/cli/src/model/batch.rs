@@ -13,7 +13,8 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIter
 use roaring::RoaringBitmap;
 use sstfilter::{HashIdentity, KeyHash, KeyHasher, KeyRange};
 
-use crate::file::key_list::{KeyLines, KeysFormat};
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 use crate::words::escape::key_text;
 use crate::words::units::grouped;
 
@@ -65,11 +66,8 @@ impl Ends {
 
     /// Parses the two values of `option`.
     pub(crate) fn parse(option: &str, ends: [&OsString; 2], format: KeysFormat) -> anyhow::Result<Self> {
-        let end = |end: &OsString| {
-            let name = || format!("{option} '{}'", key_text(end.as_encoded_bytes()));
-            format.parse_argument(end).with_context(name)
-        };
-        Self::new(end(ends[0])?, end(ends[1])?).with_context(|| option.to_owned())
+        let [lower, upper] = ends.map(|end| format.parse_argument(option, end));
+        Self::new(lower?, upper?).with_context(|| option.to_owned())
     }
 
     /// Reads ranges from the file at `path`, or from standard input.

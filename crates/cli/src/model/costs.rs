@@ -6,8 +6,8 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
 use super::file::FileReport;
 use super::filters::EXACT_RANGE;
 use crate::file::problem::State;
-use crate::print::record;
 use crate::print::types::{Bits, Bytes, Rate};
+use crate::print::{record, words};
 use crate::words::units::{brief_percent, counted};
 
 /// Bytes that binding a block to its file adds.
@@ -43,13 +43,14 @@ enum Goal {
     Chosen(Sizing),
 }
 
-/// A policy of the library. The first two differ only in what a size means: for `auto` it is that of a Bloom filter, of
-/// which Ribbon keeps the rate. Both fall back to Bloom for small tables.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Policy {
-    Auto,
-    Ribbon,
-    Bloom,
+words! {
+    /// A policy of the library. The first two differ only in what a size means: for `auto` it is that of a Bloom
+    /// filter, of which Ribbon keeps the rate. Both fall back to Bloom for small tables.
+    enum Policy {
+        Auto = "auto",
+        Ribbon = "ribbon",
+        Bloom = "bloom",
+    }
 }
 
 impl TableFilter {
@@ -96,8 +97,7 @@ impl Cost {
         }
         let mut goals = vec![(Policy::Ribbon, Goal::Rate), (Policy::Bloom, Goal::Rate)];
         goals.extend([(Policy::Ribbon, Goal::Bytes), (Policy::Bloom, Goal::Bytes)]);
-        let policies = [Policy::Auto, Policy::Ribbon, Policy::Bloom];
-        goals.extend(chosen.into_iter().flat_map(|sizing| policies.map(|policy| (policy, Goal::Chosen(sizing)))));
+        goals.extend(chosen.into_iter().flat_map(|sizing| Policy::ALL.map(|policy| (policy, Goal::Chosen(sizing)))));
         let now = Self::of("now".to_owned(), filters);
         let replaced = goals.into_iter().filter_map(|(policy, goal)| now.replaced(filters, policy, goal)).collect();
         [vec![now.clone()], replaced].concat()
@@ -129,17 +129,12 @@ impl Cost {
             Goal::Chosen(Sizing::Rate(rate)) => format!("rate of {}", brief_percent(rate.get())),
             Goal::Chosen(sizing) => sizing.to_string(),
         };
-        let policy = match policy {
-            Policy::Auto => "auto",
-            Policy::Ribbon => "ribbon",
-            Policy::Bloom => "bloom",
-        };
         let few = match small {
             0 => String::new(),
             small if small == filters.len() => return None,
             small => format!(" (bloom for {})", counted(small as u64, "small table")),
         };
-        let cost = Self::of(format!("{policy}, {kept}{few}"), &others);
+        let cost = Self::of(format!("{}, {kept}{few}", policy.text()), &others);
         // Bloom filters of few keys have a smallest size.
         if matches!(goal, Goal::Bytes) && cost.filter_bytes.0 > self.filter_bytes.0 / 50 * 51 {
             return None;

@@ -7,20 +7,17 @@ use anyhow::anyhow;
 use bytes::Bytes;
 use serde_json::json;
 use sstfilter::FilterBlock;
-use sstfilter_interop::Engine;
 use sstfilter_store::{FilterMetadata, FilterPart, sidecar_path};
 use sstfilter_table::{Table, TablePart};
 
 use super::engines::of_foreign;
-use super::file::{
-    Contents, CoveredFile, EngineReport, FileReport, FilterReport, Format, MapReport, PartReport, Place, Role,
-};
+use super::file::{Contents, CoveredFile, EngineReport, FileReport, FilterReport, MapReport, PartReport, Place, Role};
 use super::filters::{of_block, of_layers, of_partitions, of_ranges, open};
 use super::judge::{judge, judge_filters};
 use super::keys::id_text;
 use crate::file::blocks::{Container, Partitions, RangeBlock, Sidecar};
 use crate::file::database::Standing;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::map::OpenMap;
 use crate::file::open::{Body, Context, Opened, Origin, open_table_alone, whole};
 use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_filter};
@@ -31,7 +28,7 @@ use crate::words::escape::hex;
 
 /// Describes a file.
 pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
-    let mut report = FileReport { bytes: Length(opened.bytes), ..of_found(&opened.found, Some(opened.look)) };
+    let mut report = FileReport { bytes: Length(opened.bytes), ..of_found(&opened.found, opened.format) };
     report.place.column_family = opened.family();
     report.place.level = opened.level();
     let path = &opened.found.path;
@@ -62,19 +59,16 @@ pub(crate) fn describe(opened: &Opened, context: &Context) -> FileReport {
 /// Describes a file that cannot be opened.
 pub(crate) fn describe_problem(found: &Found, problem: &Problem, context: &Context) -> FileReport {
     // A table that cannot be opened is recognized all the same.
-    let report = of_found(found, look_at(&found.path).ok());
+    let report = of_found(found, look_at(&found.path).unwrap_or_default());
     let mut report = FileReport { bytes: Length(input::length(&found.path).unwrap_or(0)), ..report };
     // An unknown version is no damage, but the file could not be read either.
-    report.blame(
-        if problem.state == State::Unusable { State::Unread } else { problem.state },
-        None,
-        explained(&problem.reason),
-    );
+    let state = if problem.state == State::Unusable { State::Unread } else { problem.state };
+    report.blame(state, None, explained(&problem.reason));
     judge(&mut report, found, context);
     report
 }
 
-fn of_found(found: &Found, look: Option<Look>) -> FileReport {
+fn of_found(found: &Found, format: Format) -> FileReport {
     let is_live = match found.standing {
         Standing::Live(_) => Some(true),
         Standing::NotLive(_) => Some(false),
@@ -86,23 +80,7 @@ fn of_found(found: &Found, look: Option<Look>) -> FileReport {
         level: found.level(),
         is_live,
     };
-    FileReport { path: PathName(found.path.clone()), format: format_of(look), place, ..FileReport::default() }
-}
-
-fn format_of(look: Option<Look>) -> Format {
-    match look {
-        Some(Look::Table) => Format::Table,
-        Some(Look::FilterBlock) => Format::FilterBlock,
-        Some(Look::RangeFilter) => Format::RangeFilter,
-        Some(Look::Partitions) => Format::PartitionedFilter,
-        Some(Look::Layers) => Format::Layers,
-        Some(Look::Sidecar) => Format::Sidecar,
-        Some(Look::Map) => Format::FileMap,
-        Some(Look::Foreign(Engine::LevelDb)) => Format::LevelDbTable,
-        Some(Look::Foreign(Engine::Pebble)) => Format::PebbleTable,
-        Some(Look::Foreign(_)) => Format::RocksDbTable,
-        Some(Look::Neither) | None => Format::Other,
-    }
+    FileReport { path: PathName(found.path.clone()), format, place, ..FileReport::default() }
 }
 
 fn of_table(report: &mut FileReport, table: &Table, path: &Path, context: &Context) {
@@ -294,33 +272,5 @@ fn of_map(map: &OpenMap) -> MapReport {
         page_bytes: Length(first.end - first.start),
         expected_false_candidates: Figure(index.expected_false_candidates()),
         covers: index.files().iter().map(covered).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::file::open::open_to_probe;
-
-    fn describe_path(path: &str) -> FileReport {
-        let (found, context) = (Found::alone(Path::new(path)), Context::default());
-        match open_to_probe(&found, &context) {
-            Ok(opened) => describe(&opened, &context),
-            Err(problem) => describe_problem(&found, &problem, &context),
-        }
-    }
-
-    #[test]
-    fn layers_of_all_sorts_are_described() {
-        for (name, kind, bound_to) in [
-            ("late-bound-to-file-7", "late keys", true),
-            ("scalable", "scalable", false),
-            ("rotating", "rotating", false),
-        ] {
-            let report = describe_path(&format!("../../fixtures/v1/layers-{name}.layers"));
-            let [filter] = &report.filters[..] else { panic!("{report:?}") };
-            assert_eq!((report.format, report.state, filter.kind.as_str()), (Format::Layers, State::Ok, kind));
-            assert_eq!((filter.bound_to.is_some(), filter.expected_fpr.is_some()), (bound_to, true));
-        }
     }
 }

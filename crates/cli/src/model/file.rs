@@ -1,28 +1,13 @@
 //! The description of a file: one structure for tables of all engines, filters without a table, sidecars, maps, and
 //! files that are none of these. A field is unknown if the format does not record it.
 
+use crate::file::look::Format;
 use crate::file::open::Origin;
 use crate::file::problem::State;
 use crate::print::types::{Bits, Bytes, Figure, Key, Open, PathName, Rate};
 use crate::print::{record, words};
 
 words! {
-    /// What a file is, by its bytes.
-    pub(crate) enum Format {
-        Other = "other",
-        Table = "table",
-        FilterBlock = "filter block",
-        PartitionedFilter = "partitioned filter",
-        RangeFilter = "range filter",
-        Layers = "layers",
-        Sidecar = "sidecar",
-        FileMap = "file map",
-        RocksDbTable = "RocksDB table",
-        LevelDbTable = "LevelDB table",
-        PebbleTable = "Pebble table",
-        EngineFile = "engine file",
-    }
-
     /// Where a filter is stored.
     pub(crate) enum Role {
         Table = "table",
@@ -177,89 +162,10 @@ record! {
     }
 }
 
-impl Format {
-    /// Whether the file is a table of another engine.
-    pub(crate) fn is_of_engine(self) -> bool {
-        matches!(self, Self::RocksDbTable | Self::LevelDbTable | Self::PebbleTable)
-    }
-
-    pub(crate) fn is_table(self) -> bool {
-        self == Self::Table || self.is_of_engine()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::print::{Extent, Show, text};
-
-    fn table() -> FileReport {
-        let own = FilterReport {
-            kind: "ribbon".to_owned(),
-            keys: Some(6_000),
-            filter_bytes: Bytes(5_300),
-            bits_per_key: Some(Bits(7.07)),
-            expected_fpr: Some(Rate(0.0094)),
-            holds: Some("whole keys".to_owned()),
-            ..FilterReport::default()
-        };
-        let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
-        let part = |part: &str, offset| PartReport {
-            part: part.to_owned(),
-            offset: Some(offset),
-            part_bytes: Some(Bytes(4_096)),
-            checksum: Some("sound".to_owned()),
-        };
-        FileReport {
-            path: PathName("db/000007.sst".into()),
-            format: Format::Table,
-            bytes: Bytes(100_000),
-            place: Place { level: Some(1), ..Place::default() },
-            contents: Contents { entries: Some(6_000), smallest_key: Some(Key(b"a".to_vec())), ..Contents::default() },
-            filters: vec![sidecar, own],
-            parts: vec![part("data", 0), part("index", 90_000)],
-            ..FileReport::default()
-        }
-    }
-
-    const ALONE: &str = "\
-path    db/000007.sst
-format  table
-bytes   97.7 KiB
-state   ok
-
-place:
-  level  1
-
-contents:
-  entries       6,000
-  smallest key  a
-
-filters, 1 of 2:
-  role          sidecar
-  kind          bloom
-  state         ok
-  keys          6,000
-  filter        5.2 KiB
-  bits per key  7.07
-  expected fpr  0.940 %
-  holds         whole keys
-
-filters, 2 of 2:
-  role          table
-  kind          ribbon
-  state         ok
-  keys          6,000
-  filter        5.2 KiB
-  bits per key  7.07
-  expected fpr  0.940 %
-  holds         whole keys
-
-parts:
-part   offset     part  checksum
-data        0  4.0 KiB  sound
-index  90,000  4.0 KiB  sound
-";
 
     /// The columns of a table of files: those of the filter that readers use, and of the place that is known.
     const BESIDE_OTHERS: &str = "\
@@ -277,23 +183,48 @@ db/notes       other        0 B  unread      -        -  -            -         
     }
 
     #[test]
-    fn a_table_alone_has_a_page() {
-        assert_eq!(text(&table(), Extent::default()), ALONE);
-    }
-
-    #[test]
-    fn several_files_have_a_line_each() {
+    fn a_file_alone_has_a_page_and_each_of_several_a_line_and_quiet_text_the_reasons() {
+        let own = FilterReport {
+            kind: "ribbon".to_owned(),
+            filter_bytes: Bytes(5_300),
+            bits_per_key: Some(Bits(7.07)),
+            expected_fpr: Some(Rate(0.0094)),
+            ..FilterReport::default()
+        };
+        let sidecar = FilterReport { role: Role::Sidecar, kind: "bloom".to_owned(), ..own.clone() };
+        let part = |(part, offset): (&str, _)| PartReport {
+            part: part.to_owned(),
+            offset: Some(offset),
+            part_bytes: Some(Bytes(4_096)),
+            checksum: Some("sound".to_owned()),
+        };
+        let table = FileReport {
+            path: PathName("db/000007.sst".into()),
+            format: Format::Table,
+            bytes: Bytes(100_000),
+            place: Place { level: Some(1), ..Place::default() },
+            contents: Contents { entries: Some(6_000), ..Contents::default() },
+            filters: vec![sidecar, own],
+            parts: [("data", 0), ("index", 90_000)].map(part).to_vec(),
+            ..FileReport::default()
+        };
+        let filter = |role, kind| {
+            let figures = "filter        5.2 KiB\n  bits per key  7.07\n  expected fpr  0.940 %\n";
+            format!("  role          {role}\n  kind          {kind}\n  state         ok\n  {figures}")
+        };
+        let (sidecar, own) = (filter("sidecar", "bloom"), filter("table", "ribbon"));
+        let page = format!(
+            "path    db/000007.sst\nformat  table\nbytes   97.7 KiB\nstate   ok\n\nplace:\n  level  1\n\n\
+             contents:\n  entries  6,000\n\nfilters, 1 of 2:\n{sidecar}\nfilters, 2 of 2:\n{own}\n\
+             parts:\npart   offset     part  checksum\n\
+             data        0  4.0 KiB  sound\nindex  90,000  4.0 KiB  sound\n"
+        );
+        assert_eq!(text(&table, Extent::default()), page);
+        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
         let path = PathName("db/notes".into());
-        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
         let unread = FileReport { path, state: State::Unread, reasons, ..FileReport::default() };
-        assert_eq!(text(&Files { files: vec![table(), unread] }, Extent::default()), BESIDE_OTHERS);
-    }
-
-    #[test]
-    fn quiet_text_has_the_state_and_its_reasons() {
-        let reasons = vec![Reason { state: State::Unread, why: "permission denied".to_owned(), ..Reason::default() }];
-        let unread = FileReport { state: State::Unread, reasons, ..FileReport::default() };
         let quiet = Extent { least: Show::Notable, ..Extent::default() };
         assert_eq!(text(&unread, quiet), "state  unread\n\nreasons:\n  state  unread\n  why    permission denied\n");
+        assert_eq!(text(&Files { files: vec![table, unread] }, Extent::default()), BESIDE_OTHERS);
     }
 }

@@ -7,7 +7,6 @@ use anyhow::ensure;
 
 use super::costs::{Cost, TableFilter};
 use super::file::{FileReport, Place};
-use crate::file::open::Opened;
 use crate::file::problem::State;
 use crate::file::walk::Found;
 use crate::print::record;
@@ -24,11 +23,6 @@ pub(crate) struct Family<T> {
 
 /// The database and the column family of a file.
 pub(crate) type FamilyPlace = (Option<PathBuf>, Option<String>);
-
-/// Returns the place of a file that was opened.
-pub(crate) fn place_of(opened: &Opened) -> FamilyPlace {
-    (opened.found.database.as_ref().map(|database| database.directory.clone()), opened.family())
-}
 
 impl Place {
     pub(crate) fn family(&self) -> FamilyPlace {

@@ -7,13 +7,13 @@ use sstfilter::KindId;
 use sstfilter_interop::{FilterInfo, FilterKind};
 use sstfilter_store::sidecar_path;
 
-use super::file::{FileReport, FilterReport, Format, Reason, Role};
+use super::file::{FileReport, FilterReport, Reason, Role};
 use super::filters::EXACT_RANGE;
 use crate::file::database::Standing;
-use crate::file::look::{Look, look_at};
+use crate::file::look::{Format, look_at};
 use crate::file::open::{Context, open_table};
 use crate::file::problem::{ORPHAN, STALE, State, state_of_filter};
-use crate::file::replace::Replaces;
+use crate::file::replace::{Mark, ensure_replaceable};
 use crate::file::walk::{Found, is_orphan};
 use crate::system::input;
 use crate::words::escape::shell_word;
@@ -109,13 +109,10 @@ pub(crate) fn judge(report: &mut FileReport, found: &Found, context: &Context) {
     } else if report.format == Format::Sidecar && is_stale(path, context) {
         report.blame(State::Stale, None, STALE);
     }
-    let has_sidecar = || !input::is_standard(path) && matches!(look_at(&sidecar_path(path)), Ok(Look::Sidecar));
-    if report.format.is_of_engine() && has_sidecar() {
-        report.blame(
-            State::Ok,
-            None,
-            "the sidecar next to the table is ignored: only tables of sstfilter have sidecars",
-        );
+    let has_sidecar = || !input::is_standard(path) && matches!(look_at(&sidecar_path(path)), Ok(Format::Sidecar));
+    if report.format.engine().is_some() && has_sidecar() {
+        let why = "the sidecar next to the table is ignored: only tables of sstfilter have sidecars";
+        report.blame(State::Ok, None, why);
     }
     // The path stands before what is said about the file.
     let name = input::name(path);
@@ -132,9 +129,9 @@ pub(crate) fn judge(report: &mut FileReport, found: &Found, context: &Context) {
 pub(crate) fn advise(report: &mut FileReport, context: &Context) {
     let (path, format) = (report.path.0.clone(), report.format);
     for reason in report.reasons.iter_mut().filter(|reason| reason.advice.is_none()) {
-        let (advice, steps) = advice(&path, format, reason);
+        let (advice, commands) = advice(&path, format, reason);
         reason.advice = (!advice.is_empty()).then(|| advice.to_owned());
-        reason.commands = steps.iter().map(|step| step.line(context, &[shell_word(&path)])).collect();
+        reason.commands = commands.iter().map(|command| command_line(command, context, &[shell_word(&path)])).collect();
     }
 }
 
@@ -168,75 +165,66 @@ pub(crate) fn of_bloom(policy: Option<&str>, info: &FilterInfo, level: Option<u3
     })
 }
 
-/// A command that helps.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) command: &'static str,
-    max_files: usize,
-}
-
-const INSPECT: Step = Step { command: "inspect", max_files: MAX_FILES };
-const VERIFY: Step = Step { command: "verify", max_files: MAX_FILES };
-const REBUILD: Step = Step { command: "rebuild", max_files: MAX_FILES };
-const SALVAGE: Step = Step { command: "get --salvage", max_files: 1 };
-
 /// Maximum number of files in a command for several.
 const MAX_FILES: usize = 10;
 
-impl Step {
-    /// Returns the command line for the first of these files, with a shell comment if there are more.
-    pub(crate) fn line(&self, context: &Context, words: &[String]) -> String {
-        let Self { command, max_files } = self;
-        let more = match words.len() {
-            count if count > *max_files => format!("  # the first {max_files} of {}", grouped(count as u64)),
-            _ => String::new(),
-        };
-        let words = words.get(..*max_files).unwrap_or(words).join(" ");
-        format!("sstfilter {command}{} {words}{more}", context.options)
-    }
+/// Returns the line of a command for the first of these files, with a shell comment if there are more.
+pub(crate) fn command_line(command: &str, context: &Context, words: &[String]) -> String {
+    let max_files = if command == SALVAGE { 1 } else { MAX_FILES };
+    let more = match words.len() {
+        count if count > max_files => format!("  # the first {max_files} of {}", grouped(count as u64)),
+        _ => String::new(),
+    };
+    let words = words.get(..max_files).unwrap_or(words).join(" ");
+    format!("sstfilter {command}{} {words}{more}", context.options)
 }
 
+/// Takes one table at a time.
+const SALVAGE: &str = "get --salvage";
+
 /// Returns advice about a file, and the commands that help.
-pub(crate) fn advice(path: &Path, format: Format, reason: &Reason) -> (&'static str, &'static [Step]) {
-    let is_sidecar_kept = || Replaces::SIDECAR.check(&sidecar_path(path)).is_err();
+pub(crate) fn advice(path: &Path, format: Format, reason: &Reason) -> (&'static str, &'static [&'static str]) {
+    let is_sidecar_kept = || ensure_replaceable(&sidecar_path(path), Some(Mark::SIDECAR)).is_err();
     let is_table = format == Format::Table;
     let is_of_filter = reason.part.as_ref().is_some_and(|part| part.contains("filter") || part == "sidecar");
     match reason.state {
-        State::Unread => ("Check the permissions of the file, and its disk.", &[VERIFY]),
+        State::Unread => ("Check the permissions of the file, and its disk.", &["verify"]),
         State::Damaged if is_table && reason.part.is_none() => {
-            ("Restore the table from a backup: nothing can be salvaged from it.", &[VERIFY])
+            ("Restore the table from a backup: nothing can be salvaged from it.", &["verify"])
         }
         State::Damaged if is_table && !is_of_filter => (
             "Restore the table from a backup, or build a new one of the entries that can still be read.",
-            &[VERIFY, SALVAGE],
+            &["verify", SALVAGE],
         ),
         State::Damaged if is_table && is_sidecar_kept() => {
-            ("Delete the sidecar, which was cut short, by hand. Then build a new filter.", &[VERIFY])
+            ("Delete the sidecar, which was cut short, by hand. Then build a new filter.", &["verify"])
         }
         State::Damaged if is_table => {
-            ("If only a filter is damaged, build a new one next to the table.", &[VERIFY, REBUILD])
+            ("If only a filter is damaged, build a new one next to the table.", &["verify", "rebuild"])
         }
-        State::Damaged if format.is_of_engine() => (
+        State::Damaged if format.engine().is_some() => (
             "If only the filter is damaged, compact the table in its engine; otherwise restore the file from a backup.",
-            &[VERIFY],
+            &["verify"],
         ),
         State::Damaged if format == Format::Other => {
             ("Pass a table, a filter without a table, a sidecar or a file map.", &[])
         }
-        State::Damaged => ("Build the file again, or restore it from a backup.", &[VERIFY]),
-        State::NotChecked => ("", &[VERIFY]),
-        State::Unusable if format.is_of_engine() => (
+        State::Damaged => ("Build the file again, or restore it from a backup.", &["verify"]),
+        State::NotChecked => ("", &["verify"]),
+        State::Unusable if format.engine().is_some() => (
             "If the reason names an option or a comparator, pass it (--comparator). Otherwise, set one of the engine's own \
              filter policies, and compact the table.",
-            &[INSPECT],
+            &["inspect"],
         ),
-        State::Unusable => ("Pass what the filter needs, such as --secret-seed-file, or build a new one.", &[INSPECT]),
-        State::Missing if is_table => ("Build a filter next to the table.", &[REBUILD]),
-        State::Missing => ("Set a filter policy in the engine, and compact the table.", &[INSPECT]),
-        State::Stale if is_table => ("Replace the sidecar, or delete it.", &[REBUILD]),
+        State::Unusable => {
+            ("Pass what the filter needs, such as --secret-seed-file, or build a new one.", &["inspect"])
+        }
+        State::Missing if is_table => ("Build a filter next to the table.", &["rebuild"]),
+        State::Missing => ("Set a filter policy in the engine, and compact the table.", &["inspect"]),
+        State::Stale if is_table => ("Replace the sidecar, or delete it.", &["rebuild"]),
         State::Stale | State::Orphan => ("Delete the sidecar.", &[]),
         State::Fallback => {
-            ("Leave it if the table has few keys; otherwise check the options of its engine.", &[INSPECT])
+            ("Leave it if the table has few keys; otherwise check the options of its engine.", &["inspect"])
         }
         State::Ok | State::NotLive => ("", &[]),
     }

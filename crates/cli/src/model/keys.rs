@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use sstfilter::{FileId, KeyHash, KeyHasher};
 
-use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
-use crate::file::look::{Look, list, look_at};
+use crate::file::context::{Context, KeysFormat};
+use crate::file::key_list::KeyLines;
+use crate::file::look::{Format, list, look_at, may_be_table};
 use crate::file::names::is_leftover;
 use crate::file::open::{Body, Opened, open};
 use crate::file::problem::{Problem, State};
@@ -83,8 +83,7 @@ pub(crate) fn parse_fingerprint(text: &str) -> Result<FileId, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) found: Found,
-    /// The format of its keys, if it is a list of them.
-    list: Option<KeysFormat>,
+    is_list: bool,
 }
 
 /// A file whose id is known, and whose keys can be read.
@@ -101,20 +100,17 @@ enum Keys {
 impl Source {
     /// Returns the tables among files, with what may have been one, and the paths of the others.
     pub(crate) fn tables(files: &[Found]) -> (Vec<Self>, Vec<&Path>) {
-        let has_keys = |found: &&Found| {
-            matches!(look_at(&found.path), Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_))
-        };
-        let (tables, others): (Vec<_>, Vec<_>) = files.iter().partition(has_keys);
-        let tables = tables.into_iter().map(|found| Self { found: found.clone(), list: None });
+        let (tables, others): (Vec<_>, Vec<_>) = files.iter().partition(|found| may_be_table(&found.path));
+        let tables = tables.into_iter().map(|found| Self { found: found.clone(), is_list: false });
         (tables.collect(), others.into_iter().map(|found| found.path.as_path()).collect())
     }
 
     pub(crate) fn is_list(&self) -> bool {
-        self.list.is_some()
+        self.is_list
     }
 
     /// Returns the lists of keys of files and directories, each once.
-    pub(crate) fn lists(paths: &[PathBuf], format: KeysFormat) -> anyhow::Result<Vec<Self>> {
+    pub(crate) fn lists(paths: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
         let (mut lists, mut met) = (Vec::new(), HashSet::new());
         for path in paths {
             ensure!(!input::is_standard(path), "standard input: expected a file of keys, because its id needs a name");
@@ -122,7 +118,7 @@ impl Source {
             for path in files {
                 let canonical = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
                 if !is_leftover(&path) && met.insert(canonical) {
-                    lists.push(Self { found: Found::alone(&path), list: Some(format) });
+                    lists.push(Self { found: Found::alone(&path), is_list: true });
                 }
             }
         }
@@ -135,8 +131,8 @@ impl Source {
 
     pub(crate) fn open(&self, context: &Context) -> Result<OpenSource, Problem> {
         let path = &self.found.path;
-        if let Some(format) = self.list {
-            return Ok(OpenSource { id: id_of_list(path)?, keys: Keys::List(path.clone(), format) });
+        if self.is_list {
+            return Ok(OpenSource { id: id_of_list(path)?, keys: Keys::List(path.clone(), context.keys_format) });
         }
         let opened = open(&self.found, context)?;
         Ok(OpenSource { id: file_id(&opened)?, keys: Keys::Table(opened) })
@@ -145,15 +141,13 @@ impl Source {
     /// Returns the hasher of a table of this library; `None` for other files, and for tables that cannot be opened.
     pub(crate) fn own_hasher(&self, context: &Context) -> anyhow::Result<Option<KeyHasher>> {
         // Looked at first: a store may have 100,000 tables of another engine.
-        let is_own = self.list.is_none() && matches!(look_at(&self.found.path), Ok(Look::Table));
+        let is_own = !self.is_list && matches!(look_at(&self.found.path), Ok(Format::Table));
         let opened = is_own.then(|| open(&self.found, context).ok()).flatten();
         let Some(Opened { body: Body::Table(table), .. }) = opened else { return Ok(None) };
         let (described, hasher) = (table.properties().filters.hash_identity(), table.store().filters().hasher());
         let name = input::name(&self.found.path);
-        ensure!(
-            hasher.identity() == described,
-            "{name}: its keys are hashed by {described}: pass the seed with --secret-seed-file"
-        );
+        let is_known = hasher.identity() == described;
+        ensure!(is_known, "{name}: its keys are hashed by {described}: pass the seed with --secret-seed-file");
         Ok(Some(hasher.clone()))
     }
 

@@ -2,14 +2,14 @@
 //! uncontradicted there, and does not name it. If all maps of a file are damaged there, or do not know, the file may
 //! have the key.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use sstfilter::{FileId, HashIdentity};
 
 use super::batch::{KeyBatch, Positions, all_of};
 use crate::file::blocks::hasher_of;
 use crate::file::context::Context;
-use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
+use crate::file::map::{Answer, OpenMap};
 use crate::file::problem::{State, in_options};
 use crate::words::units::counted;
 
@@ -44,7 +44,7 @@ struct MapAnswers<'m> {
 
 impl<'m> Lookup<'m> {
     pub(crate) fn of(maps: &'m [OpenMap], keys: &KeyBatch<'_>, context: &Context) -> anyhow::Result<Self> {
-        let contradictions = OpenMap::contradictions(maps, &HashMap::new());
+        let contradictions = OpenMap::contradictions(maps.iter());
         let mut lookup = Self { all: all_of(keys.keys.len()), contradictions, ..Self::default() };
         let damaged = lookup.contradictions.values().map(|error| (State::Damaged, error.clone()));
         lookup.problems.extend(damaged);
@@ -84,24 +84,20 @@ impl<'m> Lookup<'m> {
         }
         let mut answers =
             MapAnswers { map, named: vec![Positions::new(); map.index.files().len()], unknown: Positions::new() };
-        let (mut reader, mut damaged, mut unknown) = (MapReader::new(map), 0, 0);
-        for positions in sorted.iter().flat_map(|(_, positions)| positions.chunks(KEYS_AT_ONCE)) {
-            let sought: Vec<_> = positions.iter().map(|&position| hashes[position as usize]).collect();
-            for (&position, answer) in positions.iter().zip(reader.look_up(&sought)?) {
+        let (mut damaged, mut unknown) = (0, 0);
+        let positions = sorted.as_ref().map_or(&[][..], |(_, positions)| positions);
+        map.look_up(
+            positions,
+            |&position| hashes[position as usize],
+            |&position, answer| {
                 damaged += u64::from(matches!(answer, Answer::Damaged));
                 unknown += u64::from(matches!(answer, Answer::Unknown));
                 match answer {
-                    Answer::Only(ids) => {
-                        for id in ids {
-                            answers.named[id.index()].insert(position);
-                        }
-                    }
-                    Answer::Unknown | Answer::Damaged => {
-                        answers.unknown.insert(position);
-                    }
+                    Answer::Only(ids) => ids.iter().for_each(|id| _ = answers.named[id.index()].insert(position)),
+                    Answer::Unknown | Answer::Damaged => _ = answers.unknown.insert(position),
                 }
-            }
-        }
+            },
+        )?;
         for (state, count, why) in [
             (State::Damaged, damaged, "the map is damaged there"),
             (State::NotChecked, unknown, "the map does not know the page"),
@@ -122,9 +118,7 @@ impl<'m> Lookup<'m> {
 
     /// Returns the files that maps cover, each once.
     pub(crate) fn files(&self) -> Vec<FileId> {
-        let covered = self.maps.iter().flat_map(|answers| answers.map.index.files());
-        let files: BTreeMap<_, _> = covered.map(|covered| (covered.file.fingerprint(), covered.file)).collect();
-        files.into_values().collect()
+        OpenMap::covered(self.maps.iter().map(|answers| answers.map))
     }
 
     /// Returns what the maps say about a file; `None` if no map covers it.

@@ -2,7 +2,6 @@
 
 pub(crate) mod absent;
 pub(crate) mod batch;
-pub(crate) mod bounds;
 pub(crate) mod built;
 pub(crate) mod costs;
 pub(crate) mod describe;

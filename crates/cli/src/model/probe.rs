@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{BlockError, FilterBlock, HashIdentity, KeyHash, KeyRange, KindId, MatchBitmap, Probe};
-use sstfilter_interop::Error;
+use sstfilter_interop::{Error, TableBounds};
 use sstfilter_range::RangeFilter;
 use sstfilter_store::FilterPart;
 use sstfilter_table::Table;
 
 use super::batch::{Ends, KeyBatch, Positions, all_of, filtered, listed, of_ascending};
-use super::bounds::Bounds;
 use super::engines::kinds_of;
 use super::filters::EXACT_RANGE;
 use super::judge::is_stale;
 use super::lookup::Said;
 use crate::file::blocks::{Layers, Partitions, RangeBlock, Sidecar, hasher_of};
+use crate::file::database::Standing;
 use crate::file::open::{Body, Context, ForeignTable, Opened};
 use crate::file::problem::{Problem, STALE, State, explained, in_options, state_of_error, state_of_filter};
 use crate::print::words;
@@ -43,9 +43,6 @@ words! {
 
 /// The kind of what answers for a file that was not passed.
 const MAP: &str = "map";
-
-/// Why a filter is not probed. The library's message names its functions.
-const NO_WHOLE_KEYS: &str = "its filter holds only parts of keys, and this program does not have their extractor";
 
 /// A file, and what it says about each key or range.
 #[derive(Debug, Default)]
@@ -80,7 +77,7 @@ impl FileProbe {
     /// Returns a file that cannot be opened: it may contain every key.
     pub(crate) fn unopened(problem: &Problem, all: Positions) -> Self {
         let mut probe = Self::of(all, None);
-        probe.refuse(problem.state, explained(&problem.reason));
+        probe.refuse(Refusal::unusable(problem.state, explained(&problem.reason)));
         probe
     }
 
@@ -88,7 +85,7 @@ impl FileProbe {
     pub(crate) fn of_map(said: Option<Said>, all: Positions) -> Self {
         let mut probe = Self::of(all, None);
         let Some(Said { maybe, unknown, expected_fpr }) = said else {
-            probe.without_filter("filter");
+            probe.refuse(Refusal::missing("filter"));
             return probe;
         };
         (probe.kind, probe.expected_fpr) = (MAP.to_owned(), Some(expected_fpr));
@@ -148,17 +145,12 @@ impl FileProbe {
         }
     }
 
-    /// Records a problem of the filter, for which every key is a candidate.
-    fn refuse(&mut self, state: State, problem: String) {
-        (self.kind, self.expected_fpr) = ("unusable".to_owned(), None);
-        self.note(state, problem);
-        self.add(Because::UnusableFilter, self.in_maps.clone());
-    }
-
-    fn refuse_block(&mut self, problem: &BlockError) {
-        // A filter of another hash or prefix is sound: a reader that has them can use it.
-        let is_of_others = matches!(problem, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. });
-        self.refuse(if is_of_others { State::Unusable } else { State::Damaged }, in_options(problem));
+    /// Records why every key is a candidate.
+    fn refuse(&mut self, refusal: Refusal) {
+        let kind = if refusal.because == Because::NoFilter { "none" } else { "unusable" };
+        (self.kind, self.expected_fpr) = (kind.to_owned(), None);
+        self.note(refusal.state, refusal.problem);
+        self.add(refusal.because, self.in_maps.clone());
     }
 
     fn note(&mut self, state: State, problem: String) {
@@ -166,20 +158,78 @@ impl FileProbe {
         self.problem = Some(problem);
     }
 
-    fn without_filter(&mut self, kind: &str) {
-        "none".clone_into(&mut self.kind);
-        self.note(State::Missing, format!("it has no {kind}"));
-        self.add(Because::NoFilter, self.in_maps.clone());
-    }
-
-    fn without_whole_keys(&mut self) {
-        self.refuse(State::Unusable, NO_WHOLE_KEYS.to_owned());
-    }
-
     /// Records the answers of a usable filter.
     fn answered(&mut self, kind: String, expected_fpr: f64, positives: Positions) {
         (self.kind, self.expected_fpr) = (kind, Some(expected_fpr));
         self.add(Because::Filter, positives);
+    }
+}
+
+/// Why a filter answers for no key.
+struct Refusal {
+    because: Because,
+    state: State,
+    problem: String,
+}
+
+impl Refusal {
+    fn unusable(state: State, problem: String) -> Self {
+        Self { because: Because::UnusableFilter, state, problem }
+    }
+
+    fn missing(kind: &str) -> Self {
+        Self { because: Because::NoFilter, state: State::Missing, problem: format!("it has no {kind}") }
+    }
+
+    /// Refuses a filter whose parts of keys are unknown. The library's message names its functions.
+    fn of_parts() -> Self {
+        let why = "its filter holds only parts of keys, and this program does not have their extractor";
+        Self::unusable(State::Unusable, why.to_owned())
+    }
+}
+
+impl From<BlockError> for Refusal {
+    fn from(problem: BlockError) -> Self {
+        // A filter of another hash or prefix is sound: a reader that has them can use it.
+        let is_of_others = matches!(problem, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. });
+        Self::unusable(if is_of_others { State::Unusable } else { State::Damaged }, in_options(&problem))
+    }
+}
+
+/// The smallest and the largest key of a table: a lookup never reads a table whose bounds exclude the key, whatever its
+/// filter answers.
+enum Bounds<'a> {
+    /// Nothing records them: a filter without a table, or a table of another engine without its manifest.
+    Unknown,
+    /// A table of this library without entries has none, and holds no key.
+    Own(Option<(&'a [u8], &'a [u8])>),
+    Foreign(TableBounds<'a>),
+}
+
+impl<'a> Bounds<'a> {
+    fn of(opened: &'a Opened) -> Self {
+        match (&opened.body, &opened.found.standing) {
+            (Body::Table(table), _) => Self::Own(table.properties().filters.key_bounds()),
+            (Body::Foreign(table, _), Standing::Live(file)) => table.bounds(file).map_or(Self::Unknown, Self::Foreign),
+            _ => Self::Unknown,
+        }
+    }
+
+    fn hold(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Own(ends) => ends.is_some_and(|(smallest, largest)| smallest <= key && key <= largest),
+            Self::Foreign(bounds) => bounds.holds(key),
+        }
+    }
+
+    /// Whether the table may have a key from `lower` (inclusive) to `upper` (exclusive).
+    fn meet(&self, lower: &[u8], upper: &[u8]) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Own(ends) => ends.is_some_and(|(smallest, largest)| smallest < upper && lower <= largest),
+            Self::Foreign(bounds) => bounds.meets(lower, upper),
+        }
     }
 }
 
@@ -199,11 +249,10 @@ impl Sought<'_> {
 
 /// Probes a file for keys, unless maps say that it has none but those of `in_maps`.
 pub(crate) fn probe(opened: &Opened, keys: &KeyBatch<'_>, in_maps: Option<&Positions>, context: &Context) -> FileProbe {
-    let bounds = Bounds::of(opened);
-    let in_range = if bounds.are_known() {
-        filtered(&all_of(keys.keys.len()), |at| bounds.hold(keys.keys[at]))
-    } else {
-        all_of(keys.keys.len())
+    let all = all_of(keys.keys.len());
+    let in_range = match Bounds::of(opened) {
+        Bounds::Unknown => all,
+        bounds => filtered(&all, |at| bounds.hold(keys.keys[at])),
     };
     let mut probe = FileProbe::of(in_range, in_maps);
     probe.run(opened, Sought { keys, context });
@@ -230,13 +279,10 @@ impl FileProbe {
             Body::Layers(layers) => self.probe_layers(layers, sought),
             Body::Ranges(block) => self.probe_points(block, sought),
             Body::Sidecar(sidecar) => self.probe_sidecar(sidecar, sought),
-            Body::Map(_) => {
-                self.without_filter("filter");
-                Ok(())
-            }
+            Body::Map(_) => Err(Refusal::missing("filter")),
         };
-        if let Err(problem) = probed {
-            self.refuse_block(&problem);
+        if let Err(refusal) = probed {
+            self.refuse(refusal);
         }
         if matches!(opened.body, Body::Sidecar(_)) && is_stale(&opened.found.path, sought.context) {
             self.state = self.state.max(State::Stale);
@@ -244,7 +290,7 @@ impl FileProbe {
         }
     }
 
-    fn probe_table(&mut self, table: &Table, opened: &Opened, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_table(&mut self, table: &Table, opened: &Opened, sought: Sought<'_>) -> Result<(), Refusal> {
         let filters = table.filters();
         self.entries = Some(table.properties().entries);
         if let Some(problem) = table.filter_problem() {
@@ -255,28 +301,25 @@ impl FileProbe {
             self.sidecar_problem = Some(in_options(problem));
         }
         match (Partitions::of_table(table, &opened.found.path), filters.point_problem(), filters.block()) {
-            (Some(partitions), ..) => return self.probe_partitions(&partitions, sought),
-            (None, Some(problem), _) => self.refuse(State::Unusable, in_options(&problem)),
-            (None, None, Some(block)) => return self.probe_verified(block, sought),
-            (None, None, None) => match filters.range_filter().filter(RangeFilter::is_exact) {
-                Some(filter) => self.probe_keys_of(&filter, sought),
-                None => self.without_filter("filter"),
-            },
+            (Some(partitions), ..) => self.probe_partitions(&partitions, sought),
+            (None, Some(problem), _) => Err(Refusal::unusable(State::Unusable, in_options(&problem))),
+            (None, None, Some(block)) => self.probe_verified(block, sought),
+            (None, None, None) => {
+                let exact = filters.range_filter().filter(RangeFilter::is_exact);
+                let exact = exact.ok_or_else(|| Refusal::missing("filter"))?;
+                self.probe_keys_of(&exact, sought);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
-    fn probe_block<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_block<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), Refusal> {
         self.entries = Some(block.info().keys);
         block.verify()?;
-        if block.info().whole_keys {
-            return self.probe_verified(block, sought);
-        }
-        self.without_whole_keys();
-        Ok(())
+        if block.info().whole_keys { self.probe_verified(block, sought) } else { Err(Refusal::of_parts()) }
     }
 
-    fn probe_verified<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_verified<D: AsRef<[u8]>>(&mut self, block: &FilterBlock<D>, sought: Sought<'_>) -> Result<(), Refusal> {
         let hashes = sought.hashes(block.hash_identity())?;
         let positions = listed(&self.in_maps);
         let chosen = || positions.iter().map(|&position| hashes[position as usize]).collect::<Vec<_>>();
@@ -289,11 +332,10 @@ impl FileProbe {
     }
 
     /// Probes a partitioned filter. Keys of a partition that cannot be used are candidates.
-    fn probe_partitions(&mut self, partitions: &Partitions<'_>, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_partitions(&mut self, partitions: &Partitions<'_>, sought: Sought<'_>) -> Result<(), Refusal> {
         self.entries.get_or_insert(partitions.index().keys());
         if !partitions.index().has_whole_keys() {
-            self.without_whole_keys();
-            return Ok(());
+            return Err(Refusal::of_parts());
         }
         let hashes = sought.hashes(partitions.hash_identity())?;
         let (mut positives, mut unanswered) = (Positions::new(), Positions::new());
@@ -313,7 +355,7 @@ impl FileProbe {
         Ok(())
     }
 
-    fn probe_layers(&mut self, layers: &Layers, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_layers(&mut self, layers: &Layers, sought: Sought<'_>) -> Result<(), Refusal> {
         let health = layers.health();
         self.entries = Some(health.keys);
         let hashes = sought.hashes(layers.hash)?;
@@ -323,7 +365,7 @@ impl FileProbe {
     }
 
     /// Probes a range filter for keys: a key is the range from itself to itself.
-    fn probe_points(&mut self, block: &RangeBlock, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_points(&mut self, block: &RangeBlock, sought: Sought<'_>) -> Result<(), Refusal> {
         self.entries = Some(block.info.keys);
         self.probe_keys_of(&block.load(sought.context)?, sought);
         Ok(())
@@ -336,24 +378,23 @@ impl FileProbe {
     }
 
     /// Probes the point filter of a sidecar, whole or partitioned; if it has none, its range filter.
-    fn probe_sidecar(&mut self, sidecar: &Sidecar, sought: Sought<'_>) -> Result<(), BlockError> {
+    fn probe_sidecar(&mut self, sidecar: &Sidecar, sought: Sought<'_>) -> Result<(), Refusal> {
         match (sidecar.container(), sidecar.filter(FilterPart::Points), sidecar.filter(FilterPart::Ranges)) {
-            (Err(problem), ..) => self.refuse(State::Damaged, in_options(&problem)),
-            (Ok(None), None, Some(ranges)) => return self.probe_points(&RangeBlock::new(ranges)?, sought),
-            _ if !sidecar.metadata.has_whole_keys() => self.without_whole_keys(),
-            (Ok(Some(container)), ..) => return self.probe_partitions(&container.partitions(), sought),
+            (Err(problem), ..) => Err(Refusal::unusable(State::Damaged, in_options(&problem))),
+            (Ok(None), None, Some(ranges)) => self.probe_points(&RangeBlock::new(ranges)?, sought),
+            _ if !sidecar.metadata.has_whole_keys() => Err(Refusal::of_parts()),
+            (Ok(Some(container)), ..) => self.probe_partitions(&container.partitions(), sought),
             (Ok(None), points, _) => {
-                return self.probe_block(&FilterBlock::open_unverified(points.unwrap_or_default())?, sought);
+                self.probe_block(&FilterBlock::open_unverified(points.unwrap_or_default())?, sought)
             }
         }
-        Ok(())
     }
 
     fn probe_foreign(&mut self, table: &ForeignTable, keys: &KeyBatch<'_>) {
         self.entries = table.properties().entries();
         // An error here does not end the probe: damage to one part of a filter does not affect the other parts.
         match table.filter_info() {
-            Err(Error::NoFilter) => self.without_filter("filter"),
+            Err(Error::NoFilter) => self.refuse(Refusal::missing("filter")),
             info => {
                 let found = table.probe_batch(&keys.foreign);
                 let answered = |answer| filtered(&self.in_maps, |at| found.answers.get(at) == Some(&answer));
@@ -394,20 +435,20 @@ pub(crate) fn probe_ranges(opened: &Opened, ranges: &[Ends], context: &Context) 
             let filters = table.filters();
             probe.entries = Some(table.properties().entries);
             match table.range_filter_problem() {
-                Some(problem) => probe.refuse(state_of_filter(&problem), in_options(&problem)),
-                None if filters.range_filter().is_none() => probe.without_filter("range filter"),
-                None => probe.use_ranges(ranges, |range| filters.may_contain_range(range)),
+                Some(problem) => Err(Refusal::unusable(state_of_filter(&problem), in_options(&problem))),
+                None if filters.range_filter().is_none() => Err(Refusal::missing("range filter")),
+                None => {
+                    probe.use_ranges(ranges, |range| filters.may_contain_range(range));
+                    Ok(())
+                }
             }
-            Ok(())
         }
         Body::Ranges(block) => probe.probe_range_block(block, ranges, context),
-        Body::Sidecar(sidecar) => {
-            let block = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose();
-            if let Ok(None) = block {
-                probe.without_filter("range filter");
-            }
-            block.and_then(|block| block.map_or(Ok(()), |block| probe.probe_range_block(&block, ranges, context)))
-        }
+        Body::Sidecar(sidecar) => match sidecar.filter(FilterPart::Ranges).map(RangeBlock::new) {
+            Some(Ok(block)) => probe.probe_range_block(&block, ranges, context),
+            Some(Err(problem)) => Err(problem.into()),
+            None => Err(Refusal::missing("range filter")),
+        },
         Body::Foreign(table, _) if table.has_range_tombstones() => {
             "none".clone_into(&mut probe.kind);
             probe.entries = table.properties().entries();
@@ -415,19 +456,16 @@ pub(crate) fn probe_ranges(opened: &Opened, ranges: &[Ends], context: &Context) 
             probe.add(Because::RangeTombstones, probe.in_range.clone());
             Ok(())
         }
-        Body::Foreign(..) | Body::Block(_) | Body::Partitions(_) | Body::Layers(_) | Body::Map(_) => {
-            probe.without_filter("range filter");
-            Ok(())
-        }
+        _ => Err(Refusal::missing("range filter")),
     };
-    if let Err(problem) = probed {
-        probe.refuse_block(&problem);
+    if let Err(refusal) = probed {
+        probe.refuse(refusal);
     }
     probe
 }
 
 impl FileProbe {
-    fn probe_range_block(&mut self, block: &RangeBlock, ranges: &[Ends], context: &Context) -> Result<(), BlockError> {
+    fn probe_range_block(&mut self, block: &RangeBlock, ranges: &[Ends], context: &Context) -> Result<(), Refusal> {
         self.entries = Some(block.info.keys);
         let filter = block.load(context)?;
         self.use_ranges(ranges, |range| filter.may_contain_range(range));

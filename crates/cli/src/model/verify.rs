@@ -8,12 +8,11 @@ use sstfilter_interop::{BlockState, Coverage, Part};
 use sstfilter_store::{FilterPart, sidecar_path};
 use sstfilter_table::{FilterVerdict, Table, TableError, TableLocation, TablePart};
 
-use super::verify_map::{Compared, MapCheck};
+use super::verify_map::MapCheck;
 use crate::file::blocks::{RangeBlock, Sidecar};
-use crate::file::context::Context;
 use crate::file::map::OpenMap;
 use crate::file::names::table_of_sidecar;
-use crate::file::open::{Body, ForeignTable, open};
+use crate::file::open::{Body, Context, ForeignTable, open};
 use crate::file::problem::{Problem, State, explained, in_options, state_of_error, state_of_filter};
 use crate::file::walk::Found;
 use crate::print::types::PathName;
@@ -120,13 +119,6 @@ impl FileVerdict {
             State::Stale => self.problems.push(format!("stale sidecar: {message}")),
             _ => self.problems.push(message),
         }
-    }
-
-    /// Adds what the comparison of a map with keys found.
-    pub(crate) fn add_compared(&mut self, compared: &Compared) {
-        self.keys_compared = Some(compared.keys);
-        self.map_check.iter_mut().for_each(|check| check.files_compared = compared.files);
-        compared.lost.iter().for_each(|lost| self.add(State::Damaged, lost));
     }
 
     /// Adds a problem of a table or of its filters. A sound filter that this program cannot probe is no problem.

@@ -9,7 +9,7 @@ use sstfilter_map::LocalId;
 use super::keys::{OpenSource, Source, id_text};
 use crate::file::blocks::hasher_of;
 use crate::file::context::Context;
-use crate::file::map::{Answer, KEYS_AT_ONCE, MapReader, OpenMap};
+use crate::file::map::{Answer, OpenMap};
 use crate::print::record;
 use crate::system::input;
 use crate::words::escape::key_text;
@@ -79,14 +79,6 @@ pub(crate) struct Comparing<'a> {
     files_compared: u64,
 }
 
-/// The result of a comparison.
-pub(crate) struct Compared {
-    pub(crate) keys: u64,
-    pub(crate) files: u64,
-    /// Sentences on keys that the map does not find.
-    pub(crate) lost: Vec<String>,
-}
-
 impl<'a> Comparing<'a> {
     /// Fails if the hash of the map is secret.
     pub(crate) fn new(map: &'a OpenMap, context: &Context) -> Result<Self, BlockError> {
@@ -113,24 +105,25 @@ impl<'a> Comparing<'a> {
 
     fn look_up(&mut self) -> anyhow::Result<()> {
         self.batch.sort_unstable_by_key(|(hash, _)| hash.get());
-        let mut reader = MapReader::new(self.map);
-        for keys in self.batch.chunks(KEYS_AT_ONCE) {
-            let hashes: Vec<_> = keys.iter().map(|(hash, _)| *hash).collect();
-            for (&(hash, position), answer) in keys.iter().zip(reader.look_up(&hashes)?) {
-                let Some((_, _, id)) = self.files.get(position) else { continue };
+        self.map.look_up(
+            &self.batch,
+            |(hash, _)| *hash,
+            |&(hash, position), answer| {
                 // All files may have the keys of damaged and unknown pages, so that none is lost.
-                if matches!(answer, Answer::Only(ids) if !ids.contains(id)) {
+                let is_lost = |ids: &[LocalId]| self.files.get(position).is_some_and(|(_, _, id)| !ids.contains(id));
+                if matches!(&answer, Answer::Only(ids) if is_lost(ids)) {
                     self.lost.entry(position).or_insert((hash, 0)).1 += 1;
                 }
-            }
-        }
+            },
+        )?;
         self.keys += self.batch.len() as u64;
         self.batch.clear();
         Ok(())
     }
 
-    /// Looks up the last batch, and names a lost key of each file.
-    pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<Compared> {
+    /// Looks up the last batch. Returns the keys and files that were compared, and sentences on keys that the map does
+    /// not find, one for each file.
+    pub(crate) fn finish(mut self, context: &Context) -> anyhow::Result<(u64, u64, Vec<String>)> {
         self.look_up()?;
         let mut lost = Vec::new();
         for (&position, &(hash, keys)) in &self.lost {
@@ -139,7 +132,7 @@ impl<'a> Comparing<'a> {
             let (keys, name, id) = (counted(keys, "key"), input::name(&source.found.path), id_text(*id));
             lost.push(format!("lost {keys} of {name} ({id}){}", example.unwrap_or_default()));
         }
-        Ok(Compared { keys: self.keys, files: self.files_compared, lost })
+        Ok((self.keys, self.files_compared, lost))
     }
 
     /// Reads a file again to find the key with a hash. An error would have been found before.

@@ -177,7 +177,7 @@ fn entries<'a>(schema: &'static Schema, record: Option<&'a dyn Record>) -> Vec<(
     let mut entries: Vec<(&'static Field, Cell<'a>)> = Vec::new();
     for (field, cell) in schema.fields.iter().zip(cells.into_iter().chain(iter::repeat(Cell::Unknown))) {
         match entries.last_mut() {
-            Some((before, measured)) if is_margin_of(field, before) => {
+            Some((before, measured)) if field.name.strip_suffix("_margin") == Some(before.name) => {
                 if let (Cell::Rate(rate), Cell::Rate(margin)) = (measured.clone(), cell) {
                     *measured = Cell::Measured(rate, margin);
                 }
@@ -186,10 +186,6 @@ fn entries<'a>(schema: &'static Schema, record: Option<&'a dyn Record>) -> Vec<(
         }
     }
     entries
-}
-
-fn is_margin_of(field: &Field, before: &Field) -> bool {
-    field.name.strip_suffix("_margin") == Some(before.name)
 }
 
 /// Returns the first items, and the number of the others.

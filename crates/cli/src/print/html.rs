@@ -20,9 +20,7 @@ pub(crate) fn document(first_line: &str, title: &str, body: &str) -> String {
 
 /// Returns the title, an introduction and facts by name. The first fact gets twice the space.
 pub(crate) fn head(title: &str, lead: &str, facts: impl IntoIterator<Item = (&'static str, String)>) -> String {
-    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
-    let facts: String = facts.into_iter().map(fact).collect();
-    format!("<h1>{}</h1><p class=\"lead\">{}</p><dl class=\"facts\">{facts}</dl>", escaped(title), escaped(lead))
+    format!("<h1>{}</h1><p class=\"lead\">{}</p>{}", escaped(title), escaped(lead), self::facts(facts))
 }
 
 /// Returns links to sections by their identifiers.
@@ -43,12 +41,7 @@ pub(crate) fn rows(records: &[&dyn Record], extent: Extent) -> String {
 
 fn block(block: &Block) -> String {
     match block {
-        Block::Facts(facts) => {
-            let fact = |(name, value): &(String, String)| {
-                format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value))
-            };
-            format!("<dl class=\"facts\">{}</dl>", facts.iter().map(fact).collect::<String>())
-        }
+        Block::Facts(facts) => self::facts(facts.iter().map(|(name, value)| (name.as_str(), value.clone()))),
         Block::Table { title, rows } => format!("<h3>{}</h3>{}", escaped(title), table(rows)),
         Block::Lines { lines, more } if lines.is_empty() => {
             and_more(*more).iter().map(|more| paragraph(more)).collect()
@@ -58,6 +51,13 @@ fn block(block: &Block) -> String {
             format!("<h3>{}</h3>{}", escaped(title), blocks.iter().map(self::block).collect::<String>())
         }
     }
+}
+
+fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let fact =
+        |(name, value): (&str, String)| format!("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(&value));
+    let facts: String = facts.into_iter().map(fact).collect();
+    format!("<dl class=\"facts\">{facts}</dl>")
 }
 
 fn table(Rows { titles, lines, more }: &Rows) -> String {
@@ -98,10 +98,6 @@ pub(crate) fn figure(chart: &Chart) -> anyhow::Result<String> {
     let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
     // Both are in the page, because a style sheet cannot redraw a chart for a phone.
     Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
-}
-
-pub(crate) fn details(summary: &str, table: &str) -> String {
-    format!("<details><summary>{summary}</summary>{table}</details>")
 }
 
 /// Returns `text` for the page, with a non-breaking space before `%`, and with the plus-minus sign. Control characters,

@@ -4,8 +4,10 @@
 mod blocks;
 pub(crate) mod html;
 mod json;
+#[cfg(test)]
 mod names;
 mod output;
+#[cfg(test)]
 mod page;
 mod record;
 mod text;
@@ -15,10 +17,12 @@ pub(crate) use blocks::{Extent, MAX_PAGES};
 pub(crate) use json::Json;
 pub use output::Outcome;
 pub(crate) use output::{CANNOT_WRITE, Output, is_printing, is_quiet, note};
-pub(crate) use page::{Report, page};
 pub(crate) use record::{Cell, Field, Kind, Printed, Record, Schema, Show, Word, record, words};
 #[cfg(test)]
-pub(crate) use {page::faults, text::text};
+pub(crate) use {
+    page::{Report, faults, page},
+    text::text,
+};
 
 #[cfg(test)]
 mod tests;

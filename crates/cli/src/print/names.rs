@@ -31,7 +31,6 @@ pub(super) fn meaning(field: &Field) -> &'static str {
 }
 
 /// Returns the names with a common meaning that no field needs.
-#[cfg(test)]
 pub(super) fn unneeded(fields: &[&'static Field]) -> Vec<&'static str> {
     let is_needed = |name: &str| fields.iter().any(|field| field.name == name && field.about.is_empty());
     COMMON.iter().map(|(name, _)| *name).filter(|name| !is_needed(name)).collect()

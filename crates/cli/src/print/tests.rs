@@ -220,24 +220,6 @@ record! {
 }
 
 #[test]
-fn the_page_has_the_shape_of_each_report_and_explains_names_that_need_it() {
-    let page = page(&[("store", &Store::SCHEMA), ("other", &Other::SCHEMA)]);
-    let store = "\n## `store`\n\nA store of this test.\n\n```text\npath, is_open, state,";
-    assert!(page.contains(store), "{page}");
-    let words = page.replace('\n', " ");
-    assert!(words.contains("place {volume}") && words.contains("filters[] {bits_per_key, "), "{page}");
-    let (_, names) = page.split_once("\n## Names\n\n").unwrap();
-    for line in [
-        "- `state`: state of a file or of its filter; of several, the worst: `ok` (nothing is wrong), `damaged`\n",
-        "- `bits_per_key`: bits of whole filter blocks per key\n",
-    ] {
-        assert_eq!(names.matches(line).count(), 1, "{line} in {names}");
-    }
-    // The name of the volume, and whether it is open.
-    assert!(!names.contains("- `volume`") && !names.contains("- `parameters`"), "{names}");
-}
-
-#[test]
 fn a_name_with_two_meanings_or_without_its_unit_is_a_fault() {
     let sound = || ("store", &Store::SCHEMA);
     let is_own = |fault: &String| !fault.starts_with("no field needs");
@@ -248,9 +230,4 @@ fn a_name_with_two_meanings_or_without_its_unit_is_a_fault() {
         assert!(faults.iter().any(|found| found == fault), "{fault}: {faults:?}");
     }
     assert!(faults.iter().any(|fault| fault.starts_with("length does not say its unit")), "{faults:?}");
-}
-
-#[test]
-fn words_are_what_they_say_they_are() {
-    assert_eq!((State::default(), State::ALL.map(State::text)), (State::Ok, ["ok", "damaged"]));
 }

@@ -59,7 +59,8 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
 /// memory first.
 pub(crate) struct RegularFile {
     path: PathBuf,
-    source: Box<dyn RandomAccess>,
+    /// Its bytes, which are read on demand.
+    pub(crate) source: Box<dyn RandomAccess>,
     pub(crate) length: u64,
 }
 
@@ -126,10 +127,8 @@ pub(crate) fn whole_standard_input() -> anyhow::Result<Bytes> {
     let read = io::stdin().lock().take(limit).read_to_end(&mut bytes);
     read.context("cannot read standard input")?;
     let most = units::bytes(limit);
-    ensure!(
-        (bytes.len() as u64) < limit,
-        "standard input: expected less than the {most} of available memory: pass a file"
-    );
+    let is_whole = (bytes.len() as u64) < limit;
+    ensure!(is_whole, "standard input: expected less than the {most} of available memory: pass a file");
     let bytes = Bytes::from(bytes);
     *usage = Use::Whole(bytes.clone());
     Ok(bytes)

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use sstfilter::{KeyHasher, SecretSeed};
 
 use super::input;
+use crate::words::escape::decode_hex;
 
 /// Maximum bytes of a seed file: 16 digits, and room for trailing blanks and line ends.
 const MAX_SEED_FILE_BYTES: u64 = 64;
@@ -36,12 +37,10 @@ fn parse(contents: &[u8]) -> Option<[u8; 8]> {
     if let Ok(bytes) = contents.try_into() {
         return Some(bytes);
     }
-    let digits = contents.trim_ascii_end();
-    // Checked first, because `from_str_radix` accepts a sign.
-    let is_hexadecimal = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
-    let number = u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?, 16).ok()?;
-    // The digits are in byte order, and the first byte of a seed is its least significant one.
-    Some(number.swap_bytes().to_le_bytes())
+    let mut digits: [u8; 16] = contents.trim_ascii_end().try_into().ok()?;
+    // Fewer bytes if `0x` precedes the digits.
+    let bytes = decode_hex(&mut digits).ok()?;
+    digits.first_chunk().copied().filter(|_| bytes == 8)
 }
 
 #[cfg(test)]

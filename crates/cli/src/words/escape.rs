@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::path::{MAIN_SEPARATOR, Path};
 
+use anyhow::{bail, ensure};
+
 /// Whether a character moves the cursor, ends the line, or changes the direction of the text after it (Unicode 16.0,
 /// 23.1 and 23.2).
 pub(crate) fn drives_terminal(character: char) -> bool {
@@ -79,6 +81,24 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     // Never the default: four bits are always a digit.
     let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// Decodes `digits` in place, from their beginning on, and returns the number of bytes.
+pub(crate) fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
+    let prefix_bytes = if digits.starts_with(b"0x") || digits.starts_with(b"0X") { 2 } else { 0 };
+    let count = digits.len() - prefix_bytes;
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    if let Some(wrong) = digits[prefix_bytes..].iter().find(|&&byte| digit(byte).is_none()) {
+        let wrong = key_text(&[*wrong]);
+        bail!("expected hexadecimal digits, two for each byte of a key or value, got '{wrong}'");
+    }
+    ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");
+    for index in 0..count / 2 {
+        let at = prefix_bytes + 2 * index;
+        // All digits were checked above, so the defaults are never used.
+        digits[index] = digit(digits[at]).unwrap_or(0) << 4 | digit(digits[at + 1]).unwrap_or(0);
+    }
+    Ok(count / 2)
 }
 
 #[cfg(test)]

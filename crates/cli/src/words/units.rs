@@ -143,19 +143,17 @@ pub(crate) fn parse_number(text: &str) -> Result<u64, String> {
 pub(crate) fn number_in<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
-    move |text| in_range(parse_number(text)?, &range, text)
-}
-
-fn in_range<T: TryFrom<u64>>(number: u64, range: &RangeInclusive<u64>, text: &str) -> Result<T, String> {
-    let expected = || format!("expected {} to {}, got '{text}'", grouped(*range.start()), grouped(*range.end()));
-    if range.contains(&number) { T::try_from(number).map_err(|_| expected()) } else { Err(expected()) }
+    move |text| {
+        let expected = || format!("expected {} to {}, got '{text}'", grouped(*range.start()), grouped(*range.end()));
+        let number = Some(parse_number(text)?).filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(expected)
+    }
 }
 
 /// Parses a false positive rate.
 pub(crate) fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
     let expected = || format!("expected a number between 0 and 1, got '{text}'");
-    let rate: f64 = text.parse().map_err(|_| expected())?;
-    FalsePositiveRate::new(rate).map_err(|_| expected())
+    text.parse().ok().and_then(|rate| FalsePositiveRate::new(rate).ok()).ok_or_else(expected)
 }
 
 /// Parses a price or a ratio.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -174,11 +175,71 @@ pub fn write_manifest(place: &Place, directory: &str, tables: &[ManifestTable<'_
 pub fn log_record(contents: &[u8]) -> Vec<u8> {
     const WHOLE: u8 = 1;
     let record = [&[WHOLE], contents].concat();
-    let crc = crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let crc = crc32c::crc32c(&record).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
     [&crc[..], &u16::try_from(contents.len()).unwrap().to_le_bytes(), &record].concat()
 }
 
-fn crc32c(bytes: &[u8]) -> u32 {
-    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
+// Tables and databases that other engines wrote (`crates/interop/fixtures/README.md`), and what these engines say of
+// them.
+
+pub const FIXTURES: &str = "../interop/fixtures";
+
+/// Absent keys of each fixture.
+pub const ABSENT: usize = 100_000;
+
+/// The tables by path, as their manifest describes them.
+pub fn fixtures() -> BTreeMap<String, Value> {
+    let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
+    let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    fixtures.into_iter().map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
+}
+
+/// The stored and the absent keys of a table whose keys are eight decimal digits.
+pub fn decimal_keys(fixture: &Value) -> [String; 2] {
+    let [count, stride] = ["count", "stride"].map(|name| index(&fixture[name]));
+    [
+        lines(0..count, |key| format!("{:08}", key * stride)),
+        lines(0..ABSENT, |key| format!("{:08}", key + key / (stride - 1) + 1)),
+    ]
+}
+
+/// The directory of a database.
+pub fn database(name: &str) -> String {
+    format!("{FIXTURES}/databases/{name}/db")
+}
+
+/// What the engine says of a database.
+pub fn expected(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(format!("{FIXTURES}/databases/{name}/expected.json")).unwrap()).unwrap()
+}
+
+/// The absent keys that the engine looked up in a family, of `expected.json`.
+pub fn absent_keys(family: &Value) -> String {
+    let [first, step, count] = ["first", "step", "absent"].map(|name| index(&family[name]));
+    lines(0..count, |i| format!("user:{:08}", first + i / 2 * step + 1 + i % 2))
+}
+
+/// Copies a database, so that it can be damaged.
+pub fn copied(place: &Place, name: &str) -> String {
+    fs::create_dir(place.path(name)).unwrap();
+    for file in names(database(name)) {
+        fs::copy(format!("{}/{file}", database(name)), place.path(name).join(file)).unwrap();
+    }
+    place.text(name)
+}
+
+pub fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
+}
+
+pub fn index(of: &Value) -> usize {
+    usize::try_from(of.as_u64().unwrap()).unwrap()
+}
+
+pub fn array<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of[name].as_array().unwrap_or_else(|| panic!("{name} in {of}"))
+}
+
+pub fn file_name(path: &Value) -> &str {
+    path.as_str().unwrap().rsplit('/').next().unwrap()
 }

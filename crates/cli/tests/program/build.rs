@@ -1,6 +1,8 @@
-//! `build` with any input: the failures guarded against are a key that is in no table, a table of another kind, size or
-//! level than requested, and two builds that write to one directory.
+//! `build` and `filter` with any input. The failures guarded against: a key that is in no table, a table of another
+//! kind, size or level than requested, two builds that write to one directory, and a filter without a table that
+//! differs from the table's, which would lose keys elsewhere without notice.
 
+use std::fs;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use sstfilter_table::{Table, TableOptions};
 
-use crate::common::{Place, json, names, program, run};
+use crate::common::{Place, array, flip, inspected, json, lines, names, part, program, run};
 
 fn open(out: &str, number: u64) -> Table {
     Table::open(format!("{out}/{number:06}.sst"), &TableOptions::default()).unwrap()
@@ -102,4 +104,68 @@ fn two_builds_do_not_write_to_one_directory() {
     second.expect_error("another build");
     run(&["build", "--generate", "10", "--overwrite", "--out", &out]).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"]);
+}
+
+#[test]
+fn the_extracted_block_is_the_one_of_the_table() {
+    let place = Place::new();
+    let options = ["--policy", "ribbon", "--fpr", "0.01", "--hash-seed", "5"];
+    let table = format!("{}/000001.sst", place.build(2_000, &options));
+    let block = place.text("x.block");
+    let report = json(&["filter", &table, "--out", &block], 0);
+    let [filter, mut shown] = [&table, &block].map(|path| inspected(&[path], 0)["filters"][0].clone());
+    (shown["role"], shown["policy"]) = ("table".into(), filter["policy"].clone());
+    assert_eq!(shown, filter);
+    assert_eq!(
+        (&report["filters"][0]["keys"], &report["bytes"]),
+        (&2_000.into(), &fs::metadata(&block).unwrap().len().into())
+    );
+    assert_eq!(report["filters"][0]["bound_to"], filter["bound_to"]);
+    run(&["verify", &block]).expect_code(0);
+    let absent = place.write("absent", lines(10..1_900, |key| format!("key{key:04}x")));
+    let [of_table, of_block] =
+        [&table, &block].map(|path| run(&["probe", path, "--keys", &absent, "--list", "maybe"]).expect_code(0).stdout);
+    assert!(!of_table.is_empty() && of_table == of_block, "without its table, a filter answers as in it");
+
+    run(&["filter", &block, "--out", &place.text("y")]).expect_error("expected a table, got a filter");
+    let piped = program().args(["filter", &table, "--out", "-"]).output().unwrap();
+    assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));
+    run(&["filter", &table, "--out", "-", "--json"]).expect_error("standard output receives the filter");
+    run(&["filter", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
+    let (seed, secret) = (place.write("seed", "00112233445566ff\n"), place.text("secret"));
+    run(&["build", "--generate", "200", "--out", &secret, "--secret-seed-file", &seed]).expect_code(0);
+    let copied = |name: &str, options: &[&str]| {
+        let copy = ["filter", &format!("{secret}/000001.sst"), "--out", &place.text(name)];
+        run(&[&copy, options].concat()).expect_code(0);
+        fs::read(place.path(name)).unwrap()
+    };
+    assert_eq!(copied("without", &[]), copied("with", &["--secret-seed-file", &seed]), "no seed is needed");
+    flip(&table, part(&table, "filter").0 + 9);
+    run(&["filter", &table, "--out", &place.text("y")]).expect_error("checksum");
+    assert!(!place.path("y").exists());
+}
+
+#[test]
+fn a_block_is_built_from_keys_and_may_contain_each_of_them() {
+    let place = Place::new();
+    let (keys, out) = (place.write("keys", lines(0..3_000, |key| format!("key{key}\tvalue"))), place.text("block"));
+    let build = |options: &[&str]| run(&[&["filter", "--keys", &keys, "--out", &out], options].concat());
+    let advice = json(&["advise", "kind", "3000", "--fpr", "0.01"], 0);
+    for (policy, kind) in [("auto", "ribbon"), ("bloom", "bloom"), ("binary-fuse", "binary-fuse")] {
+        let built = build(&["--overwrite", "--policy", policy, "--fpr", "0.01", "--json"]).expect_code(0).json();
+        let filter = &built["filters"][0];
+        assert_eq!((&filter["kind"], &filter["keys"]), (&kind.into(), &3_000.into()));
+        assert!(filter["expected_fpr"].as_f64().unwrap() <= 0.01, "{built}");
+        let advised = array(&advice, "ranked").iter().find(|ranked| ranked["kind"] == kind).unwrap();
+        let figures = |of: &Value| ["filter_bytes", "expected_fpr"].map(|figure| of[figure].clone());
+        let is_as_advised = kind == "ribbon" || figures(advised) == figures(filter);
+        assert!(is_as_advised, "the bytes advised are those built: {advised}");
+        let found = run(&["probe", &out, "--keys", &keys, "--list", "absent"]).expect_code(0);
+        assert_eq!(found.stdout, "");
+    }
+    fs::remove_file(&out).unwrap();
+    build(&["--bits-per-key", "1"]).expect_error("pass --policy bloom");
+    run(&["filter", "--keys", &place.text("none"), "--out", &out]).expect_error("cannot read");
+    run(&["filter", "--keys", &place.write("empty", ""), "--out", &out]).expect_error("contains no key");
+    assert_eq!(names(place.path("")), ["empty", "keys"], "a file was left");
 }

@@ -1,16 +1,16 @@
-//! Users choose a filter by a comparison on their own keys. The failures guarded against: figures that differ from
-//! those of the filters that are then built, stored keys that count as absent, a rate that is too precise for few
-//! probes, and a kind that is left out silently.
+//! Users choose a filter by the demonstration, and by a comparison on their own keys. The failures guarded against:
+//! figures that differ from those of the filters that are then built, stored keys that count as absent, a rate that is
+//! too precise for few probes, a kind that is left out silently, and success although a key was lost.
 
 use std::fs;
 use std::io::Read;
+use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use sstfilter::kind;
 
-use crate::common::{Place, flip, json, lines, names, run};
-use crate::engines::FIXTURES;
+use crate::common::{FIXTURES, Place, flip, json, lines, names, number, run};
 use crate::report::{check_page, parsed};
 
 /// Unpacks the names of Debian 12, and names of a later release that Debian 12 does not have.
@@ -29,10 +29,6 @@ fn row<'a>(compared: &'a Value, kind: &str) -> &'a Value {
     rows.find(|row| row["requested"] == kind).unwrap_or_else(|| panic!("no {kind} in {compared}"))
 }
 
-fn number(value: &Value, field: &str) -> f64 {
-    value[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {value}"))
-}
-
 fn compare(arguments: &[&str]) -> Value {
     json(&[&["compare"], arguments].concat(), 0)
 }
@@ -44,7 +40,7 @@ fn says(compared: &Value, field: &str, words: &str) {
 /// Fails unless each kind has the expected rate, within five standard errors, and all of its keys.
 fn assert_as_expected(compared: &Value, probes: f64) {
     for row in compared["compared"].as_array().unwrap() {
-        let (observed, expected) = (number(row, "observed_fpr"), number(row, "expected_fpr"));
+        let (observed, expected) = (number(&row["observed_fpr"]), number(&row["expected_fpr"]));
         let sigma = (expected * (1.0 - expected) / probes).sqrt();
         assert!((observed - expected).abs() < 5.0 * sigma && row["lost_keys"] == 0, "{row}");
     }
@@ -67,12 +63,12 @@ fn the_figures_are_those_of_the_tables_that_are_built_and_read() {
         }
         // In a table, a block has 8 bytes more: the fingerprint of the file that it is bound to.
         assert_eq!(row["filter_bytes"].as_u64().unwrap() + 8, built["filter_bytes"].as_u64().unwrap(), "{row} {built}");
-        assert!(number(row, "build_ns") > 0.0 && number(row, "probe_ns") > 0.0, "{row}");
+        assert!(number(&row["build_ns"]) > 0.0 && number(&row["probe_ns"]) > 0.0, "{row}");
     }
     let many = compare(&["--input", &stored, "--absent", &absent, "--files", "70", "--bits-per-key", "10"]);
-    let read = crate::demo::figure("lookups_in_70_files", &[("method", "bloom".into())], "block_reads");
-    assert!((number(row(&many, "bloom"), "block_reads") - read).abs() < 1e-9, "{many}");
-    assert!((69.9..70.0).contains(&number(&many, "block_reads_without_filters")), "{many}");
+    let read = figure("lookups_in_70_files", &[("method", "bloom".into())], "block_reads");
+    assert!((number(&row(&many, "bloom")["block_reads"]) - read).abs() < 1e-9, "{many}");
+    assert!((69.9..70.0).contains(&number(&many["block_reads_without_filters"])), "{many}");
     // Too few keys in each file for Ribbon: left out with the reason, where the automatic policy takes Bloom.
     says(&many, "omissions", "ribbon with 10 bits per key: its policy builds a bloom filter instead (too few keys)");
     assert_eq!(row(&many, "auto")["kind"], "bloom");
@@ -87,7 +83,7 @@ fn absent_keys_are_held_out_given_or_made_up_and_never_stored() {
     let place = Place::new();
     let (stored, _) = debian(&place);
     let [first, again] = [(); 2].map(|()| compare(&["--input", &stored]));
-    let (keys, absent) = (number(&first, "keys"), number(&first, "absent_keys"));
+    let (keys, absent) = (number(&first["keys"]), number(&first["absent_keys"]));
     // Five standard errors of a tenth of 63,666 keys are 378.
     assert!((keys + absent - 63_666.0).abs() < 0.5 && (absent - 6_366.6).abs() < 378.0, "{first}");
     assert_as_expected(&first, absent);
@@ -111,7 +107,7 @@ fn absent_keys_are_held_out_given_or_made_up_and_never_stored() {
     );
     assert_as_expected(&made_up, 4.0 * 32_768.0);
     let bloom = row(&made_up, "bloom");
-    assert!((number(bloom, "expected_block_reads") - 4.0 * number(bloom, "expected_fpr")).abs() < 1e-9, "{bloom}");
+    assert!((number(&bloom["expected_block_reads"]) - 4.0 * number(&bloom["expected_fpr"])).abs() < 1e-9, "{bloom}");
 }
 
 /// Returns the figures that the same keys must give, wherever they come from.
@@ -207,16 +203,16 @@ fn a_page_and_figures_agree_need_nothing_else_and_replace_no_other_files() {
         assert_eq!(rates + by_keys + omissions, 9 + 4, "{kind}");
     }
     for point in of("by_rate") {
-        let (observed, expected) = (number(point, "observed_fpr"), number(point, "expected_fpr"));
-        let sigma = (expected / number(point, "probes")).sqrt();
+        let (observed, expected) = (number(&point["observed_fpr"]), number(&point["expected_fpr"]));
+        let sigma = (expected / number(&point["probes"])).sqrt();
         assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
-        assert!(number(point, "bits_per_key") > -expected.log2(), "below the bound: {point}");
+        assert!(number(&point["bits_per_key"]) > -expected.log2(), "below the bound: {point}");
     }
     let html = fs::read_to_string(format!("{out}/compare.html")).unwrap();
     let document = parsed(&html);
     check_page(&document, 5);
     // A logarithmic axis cannot show a rate of zero.
-    let drawn = of("by_rate").iter().filter(|point| number(point, "observed_fpr") > 4e-6);
+    let drawn = of("by_rate").iter().filter(|point| number(&point["observed_fpr"]) > 4e-6);
     for kind in drawn.map(|point| point["kind"].as_str().unwrap()) {
         assert!(document.descendants().any(|node| node.text().is_some_and(|text| text.trim() == kind)), "{kind}");
     }
@@ -262,7 +258,7 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     let build = ["build", "--json", "--keys-format", "hex", "--input", &keys, "--files", "1", "--out", &out];
     let built = run(&[&build[..], &options.split(' ').collect::<Vec<_>>()].concat()).expect_code(0).json();
     let written = &built["written"][0]["range_filter"];
-    let [measured, written] = [&few["range_filters"][1], written].map(|filter| number(filter, "bits_per_key"));
+    let [measured, written] = [&few["range_filters"][1], written].map(|filter| number(&filter["bits_per_key"]));
     assert!((measured - written).abs() < 0.01, "{few} {built}");
 
     let dense = compare(lines(0..20_000, |key| format!("{:016x}", key * 3)), &["1024"]);
@@ -276,12 +272,51 @@ fn range_filters_are_measured_and_advised_by_the_shape_of_keys() {
     let names = lines(0..3_000, |name| format!("name-{}", scattered(name) >> (name % 40)));
     let (names, one) = (place.write("names", names), place.write("one", "k\n"));
     let text = run(&["compare", "--range-length", "9", "--input", &names]).expect_code(0).stdout;
-    assert!(
-        text.contains("hashed: not measured: keys of various lengths") && text.contains("advice   ordered: "),
-        "{text}"
-    );
+    assert!(text.contains("hashed: not measured: keys of various lengths"), "{text}");
+    assert!(text.contains("advice   ordered: "), "{text}");
     let arguments = ["compare", "--json", "--range-length", "9", "--range-prefix", "-", "--input", &names];
     let prefixed = run(&arguments).expect_code(0).json();
     assert_eq!(rates(&prefixed).len(), 2, "{prefixed}");
     run(&["compare", "--range-length", "9", "--input", &one]).expect_code(0);
+}
+
+/// The demonstration's report. It takes seconds, so it runs once for all tests.
+fn report() -> &'static Value {
+    static REPORT: OnceLock<Value> = OnceLock::new();
+    REPORT.get_or_init(|| run(&["demo", "--json"]).expect_code(0).json())
+}
+
+/// Returns a figure of the row of `scene` that has these values.
+fn figure(scene: &str, values: &[(&str, Value)], figure: &str) -> f64 {
+    let mut rows = report()[scene].as_array().unwrap().iter();
+    let row = rows.find(|row| values.iter().all(|(name, value)| &row[*name] == value));
+    row.unwrap_or_else(|| panic!("{values:?} in {scene}"))[figure].as_f64().unwrap()
+}
+
+#[test]
+fn the_figures_keep_their_bounds_and_no_key_is_lost() {
+    let reads = |method: &str| figure("lookups_in_70_files", &[("method", method.into())], "block_reads");
+    assert!((69.0..=70.0).contains(&reads("no filter")) && reads("bloom") <= 0.7 && reads("map of all files") < 0.02);
+    let of_kind = |kind: &str, name: &str| figure("filters_in_one_file", &[("kind", kind.into())], name);
+    assert!(of_kind("ribbon", "bits_per_key") < 0.72 * of_kind("bloom", "bits_per_key"));
+    for kind in ["bloom", "ribbon"] {
+        let (observed, margin) = (of_kind(kind, "observed_fpr"), of_kind(kind, "observed_fpr_margin"));
+        assert!((observed - of_kind(kind, "expected_fpr")).abs() < 2.0 * margin, "{kind}");
+    }
+    let with_memory = |percent: u64, method: &str| {
+        let row = [("memory_percent", percent.into()), ("method", method.into())];
+        figure("lookups_with_less_memory", &row, "block_reads")
+    };
+    assert!(with_memory(25, "shrunk") <= 0.5 * with_memory(25, "kept or dropped"), "a quarter of the memory");
+    assert!(with_memory(25, "shrunk partitions") <= 0.2 * with_memory(25, "kept or dropped"));
+    let in_vain = |method: &str| {
+        figure("scans_of_100_names", &[("stretch", 100.into()), ("method", method.into())], "reads_in_vain")
+    };
+    assert!(in_vain("no filter") > 40.0 && in_vain("ordered range filter") <= 0.1 * in_vain("no filter"));
+    let scenes = ["lookups_in_70_files", "filters_in_one_file", "lookups_with_less_memory", "scans_of_100_names"];
+    let lost: Vec<_> = scenes.iter().flat_map(|scene| report()[scene].as_array().unwrap()).collect();
+    assert!(lost.len() == 3 + 2 + 8 + 4 && lost.iter().all(|row| row["lost_keys"] == 0), "{lost:?}");
+    let text = run(&["demo"]).expect_code(0).stdout;
+    assert!(text.contains("\n0 of 63,666 keys are lost."), "{text}");
+    assert!(text.lines().filter(|line| !line.ends_with('.')).all(|line| line.chars().count() <= 100), "{text}");
 }

@@ -55,6 +55,12 @@ fn the_highest_number_is_the_newest() {
 #[test]
 fn what_is_printed_is_read_back_as_the_same_entries() {
     let place = Place::new();
+    let out = place.text("tables");
+    let build = |input: &[u8], format: &[&str]| {
+        let input = place.write("in", input);
+        run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], format].concat()).expect_code(0);
+        input
+    };
     let any = "\t6e6f206b6579\n00\t\n0061\t00\n0a\t0d\n61\t\n6162\t610963\n620d\tff\nefbbbf\t31\nff\t0a\n";
     let text = "\tempty key\na\t1\nb\t\nb c\t2\tx\n\u{e9}\t\u{20ac}\n";
     for (format, input, options) in [
@@ -65,9 +71,8 @@ fn what_is_printed_is_read_back_as_the_same_entries() {
         ("crlf", b"abc\t2\r\nabc\r\t1\r\r\n", &[]),
         ("nul", b"\0a\t\0b\r\n\0", &["--keys-only"]),
     ] {
-        let (input_path, out) = (place.write("in", input), place.text("tables"));
         let format = ["--keys-format", format];
-        run(&[&["build", "--input", &input_path, "--out", &out, "--overwrite"], &format[..]].concat()).expect_code(0);
+        let input_path = build(input, &format);
         for path in [out.clone(), format!("{out}/000001.sst")] {
             let printed = program().args(["get", &path]).args(format).args(options).output().unwrap();
             assert!(printed.stdout == input, "{format:?} {options:?}: {:?}", String::from_utf8_lossy(&printed.stdout));
@@ -75,9 +80,8 @@ fn what_is_printed_is_read_back_as_the_same_entries() {
             assert_eq!(got.expect_code(0).json()["absent"].as_array().unwrap().len(), 0);
         }
     }
-    let out = place.text("tables");
-    let (input, hex) = (place.write("any", any), ["--keys-format", "hex"]);
-    run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+    let hex = ["--keys-format", "hex"];
+    build(any.as_bytes(), &hex);
     assert_eq!(run(&["get", &out, "0061", hex[0], hex[1]]).expect_code(0).stdout, "00\n");
     assert_eq!(run(&["get", &out, "6b", hex[0], hex[1]]).expect_code(1).stderr, "absent: 6b\n");
     let json = run(&["get", &out, "ff", "00", "--json", hex[0], hex[1]]).expect_code(0).json();
@@ -88,14 +92,12 @@ fn what_is_printed_is_read_back_as_the_same_entries() {
         ("efbbbf61\t", "a line"),
         ("61\t620a", "key a: a line"),
     ] {
-        let input = place.write("in", format!("{entry}\n"));
-        run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+        build(format!("{entry}\n").as_bytes(), &hex);
         let refused = run(&["get", &out]).expect_code(2);
         assert!(refused.stderr.contains(words) && refused.stderr.contains("--keys-format hex"), "{}", refused.stderr);
         assert!(refused.stdout.is_empty(), "{entry}");
     }
-    let input = place.write("in", "00\t\n");
-    run(&[&["build", "--input", &input, "--out", &out, "--overwrite"], &hex[..]].concat()).expect_code(0);
+    build(b"00\t\n", &hex);
     run(&["get", &out, "--keys-format", "nul"]).expect_error("add --keys-only");
     run(&["get", &out, "--keys-format", "nul", "--keys-only"]).expect_error(r"key \x00 contains a NUL byte");
 }
@@ -132,17 +134,11 @@ fn output_ends_with_its_reader_and_at_damage() {
     }
     flip(&table, 100_000);
     let cut = run(&["get", &table]).expect_code(2);
-    assert!(
-        cut.stdout.starts_with("key0000\tvalue0000\n") && cut.stderr.contains("--salvage prints"),
-        "{}",
-        cut.stderr
-    );
+    assert!(cut.stdout.starts_with("key0000\tvalue0000\n") && cut.stderr.contains("--salvage prints"));
     let json = json(&["get", &table], 2);
     let error = json["error"].as_str().unwrap();
-    assert!(
-        error.contains("checksum") && json["found"].as_array().unwrap().len() == cut.stdout.lines().count(),
-        "{error}"
-    );
+    assert!(error.contains("checksum"), "{error}");
+    assert_eq!(json["found"].as_array().unwrap().len(), cut.stdout.lines().count());
     run(&["get", &place.text("missing")]).expect_error("missing");
     run(&["get", "key0001", &table]).expect_error("expected tables first, then keys: sstfilter get ");
     run(&["get", &table, "--keys", "key0001"]).expect_error("pass a key itself after the path");

@@ -7,33 +7,21 @@
 mod common;
 
 mod advise;
-mod advise_levels;
 mod build;
 mod compare;
-mod damage;
-mod databases;
-mod demo;
 mod described;
 #[path = "../../../../tests/common/effort.rs"]
 mod effort;
-mod engines;
-mod export;
 mod foreign;
 mod get;
 #[cfg(target_os = "linux")]
 mod hostile;
-mod json;
 mod map;
-mod map_probe;
 mod options;
-mod partitions;
 mod probe;
-mod ranges;
 mod rebuild;
 mod refused;
 #[cfg(unix)]
 mod replacing;
 mod report;
-mod secret_seeds;
-mod sidecars;
 mod states;

@@ -1,8 +1,11 @@
-//! The failure guarded against: a command line that grows until nobody finds a command or an option.
+//! The command line: its help, completions and manual pages. The failure guarded against: a command line that grows
+//! until nobody finds a command or an option.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
 
-use crate::common::{Place, run};
+use crate::common::{Place, names, run, say_skipped};
 
 const GLOBAL: [&str; 8] = [
     "--json",
@@ -16,7 +19,7 @@ const GLOBAL: [&str; 8] = [
 ];
 
 /// Returns the commands in the help of a command, and its options.
-pub(crate) fn parts(command: &[&str]) -> (Vec<String>, BTreeSet<String>) {
+fn parts(command: &[&str]) -> (Vec<String>, BTreeSet<String>) {
     let help = run(&[command, &["--help"]].concat()).expect_code(0).stdout;
     let in_section = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     // Descriptions of several lines are indented further.
@@ -39,10 +42,8 @@ fn commands_and_options_are_few_and_global_options_are_in_the_help_of_the_progra
         options.extend(own);
         for name in names {
             options.extend(parts(&name).1);
-            assert!(
-                run(&[&name[..], &["--help"]].concat()).stdout.contains("exit codes: sstfilter --help"),
-                "{name:?}"
-            );
+            let help = run(&[&name[..], &["--help"]].concat()).stdout;
+            assert!(help.contains("exit codes: sstfilter --help"), "{name:?}");
             leaves.push(name.join(" "));
         }
     }
@@ -70,4 +71,29 @@ fn quiet_output_has_answers_and_findings_and_no_notes() {
         let whole = run(arguments).expect_code(0).stdout;
         assert!(whole.contains("so not counted") && whole.contains("files of the engine"), "{whole}");
     }
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let place = Place::new();
+    let (commands, _) = parts(&[]);
+    assert!(commands.len() > 10, "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&["completions", shell]).expect_code(0).stdout;
+        assert!(commands.iter().all(|command| script.contains(command)), "{shell}");
+    }
+    let script = place.write("completions.bash", run(&["completions", "bash"]).stdout);
+    match Command::new("bash").args(["-n", &script]).status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => say_skipped("bash reads its completions", error),
+    }
+    assert!(run(&["completions", "man"]).expect_code(0).stdout.contains(".TH sstfilter 1"));
+    run(&["completions", "man", "--out", &place.text("man1")]).expect_code(0);
+    let pages = names(place.path("man1"));
+    for command in &commands {
+        assert!(pages.contains(&format!("sstfilter-{command}.1")), "{command}: {pages:?}");
+    }
+    assert!(pages.contains(&"sstfilter-map-build.1".to_owned()), "{pages:?}");
+    let page = fs::read_to_string(place.path("man1/sstfilter-build.1")).unwrap();
+    assert!(page.contains("memory"), "{page}");
 }

@@ -1,26 +1,22 @@
 //! `probe` says for many keys or ranges at once which files a lookup must read, and why. The failures guarded against:
 //! threads that mix up files or keys, so that a key is absent from its own table; a file that cannot be probed and is
 //! left out, although it may contain every key; a table whose range tombstones decide a lookup and that is not named;
-//! and tables of another column family that count.
+//! tables of another column family that count; and a range filter that is treated as a point filter, or that reports
+//! keys as absent that it does not cover.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, json, lines, part, probed, run, run_with_input};
-use crate::engines::{FIXTURES, absent_keys, array, copied, database, expected, file_name, number};
-use crate::ranges::{HASHED, tables_of_rows};
+use crate::common::{
+    FIXTURES, Place, absent_keys, array, copied, database, expected, file_name, flip, json, lines, number, part,
+    probed, run, run_with_input,
+};
 
 /// Builds seven tables of 7,000 keys, dealt round-robin.
 fn seven_tables(place: &Place) -> String {
     place.build(7_000, &["--files", "7", "--policy", "bloom"])
-}
-
-/// The filter block of a table.
-fn block_of(place: &Place, table: &str) -> String {
-    let (start, length) = part(table, "filter");
-    place.write("taken-out.filter", &fs::read(table).unwrap()[start..start + length])
 }
 
 /// Returns the rows of `--list all`: the key, the names of files, and the reasons.
@@ -101,25 +97,14 @@ fn the_keys_of_either_answer_come_out_as_they_came_in_and_are_all_the_keys() {
 }
 
 #[test]
-fn a_filter_without_its_table_answers_as_in_the_table() {
-    let place = Place::new();
-    let out = place.build(3_000, &["--policy", "ribbon", "--fpr", "0.01", "--hash-seed", "5"]);
-    let table = format!("{out}/000001.sst");
-    let block = block_of(&place, &table);
-    let absent = place.write("absent", lines(10..2_900, |key| format!("key{key:04}x")));
-    for keys in [&place.text("keys.tsv"), &absent] {
-        let list = |path: &str| run(&["probe", path, "--keys", keys, "--list", "maybe"]).expect_code(0).stdout;
-        assert!(!list(&table).is_empty());
-        assert_eq!(list(&table), list(&block));
-    }
-}
-
-#[test]
 fn a_file_that_cannot_be_probed_may_hold_every_key_and_its_reason_is_listed() {
     let place = Place::new();
     let out = place.build(4_000, &["--files", "3", "--policy", "bloom"]);
     let [first, second] = [1, 2].map(|number| format!("{out}/00000{number}.sst"));
     flip(&first, part(&first, "filter").0 + 5);
+    let found = run(&["get", &out, "key0007"]).expect_code(0);
+    assert!(found.stderr.contains("reading without a filter"), "{}", found.stderr);
+    assert_eq!(probed(&[&first, "--keys", &place.text("keys.tsv")], 1)["files"][0]["kind"], "unusable");
     let sound = fs::read(&second).unwrap();
     fs::write(&second, &sound[..sound.len() / 2]).unwrap();
     let mut unusable = BTreeMap::<String, usize>::new();
@@ -191,8 +176,15 @@ fn families_have_figures_of_their_own_and_a_listing_needs_one() {
     );
     run(&["probe", &db, "--keys", &keys, "--list", "all"]).expect_error("cf0, cf1, cf2, cf3");
     run(&["probe", &db, "--keys", &keys, "--family", "cf9"]).expect_error("cf0, cf1, cf2, cf3");
+    // Of a table that cannot be opened, the manifest tells.
+    let copy = copied(&place, "families");
+    let table = format!("{copy}/{}", file_name(&json["groups"][0]["files"][0]["path"]));
+    let sound = fs::read(&table).unwrap();
+    fs::write(&table, "no table").unwrap();
+    assert_eq!(probed(&[&copy, "--keys", &keys, "--family", "cf0"], 1)["files"][0]["state"], "damaged");
+    fs::write(&table, sound).unwrap();
     // Without the manifest, the tables themselves tell.
-    fs::remove_file(format!("{}/CURRENT", copied(&place, "families"))).unwrap();
+    fs::remove_file(format!("{copy}/CURRENT")).unwrap();
     let alone = probed(&[&place.text("families"), "--keys", &keys, "--family", "cf2"], 0);
     assert_eq!((&alone["probed_files"], &alone["column_family"]), (&1.into(), &"cf2".into()), "{alone}");
 }
@@ -406,4 +398,73 @@ fn ranges_are_read_in_every_format_of_keys_and_wrong_ones_are_refused() {
     }
     run(&["probe", &out, "--ranges", "x", "--range", "a", "b"]).expect_error("--range");
     run(&["probe", &out, "--ranges", "x", "--keys", "x"]).expect_error("--keys");
+}
+
+/// Builds a table of keys `user07:0000`, 20 for each of 50 users: every tenth second.
+fn tables_of_rows(place: &Place, options: &[&str]) -> String {
+    let keys = place.write("rows", lines(0..1_000, |row| format!("user{:02}:{:04}", row / 20, row % 20 * 10)));
+    let out = place.text("rows.tables");
+    let build = ["build", "--input", &keys, "--out", &out, "--files", "4", "--overwrite"];
+    run(&[&build[..], options].concat()).expect_code(0);
+    out
+}
+
+const HASHED: [&str; 4] = ["--range-filter", "hashed:64:0.001:4", "--range-prefix", ":"];
+
+#[test]
+fn options_that_make_no_range_filter_are_refused() {
+    let place = Place::new();
+    tables_of_rows(&place, &[]);
+    let (rows, out, ordered) = (place.text("rows"), place.text("out"), place.text("ordered"));
+    for (options, words) in [
+        (&["--range-filter", "hashed"][..], "expected ordered"),
+        (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
+    ] {
+        run(&[&["filter", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
+        assert!(!place.path("out").exists());
+    }
+    run(&["filter", "--keys", &rows, "--out", &ordered, "--range-filter", "ordered"]).expect_code(0);
+    run(&["probe", &ordered, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
+    run(&["probe", &ordered, "--range", "a"]).expect_error("--range");
+    run(&["get", &ordered]).expect_error("expected a table, got a filter");
+    run(&["filter", &ordered, "--out", &out]).expect_error("expected a table, got a filter");
+}
+
+#[test]
+fn the_range_filter_of_a_table_is_verified_and_read() {
+    let place = Place::new();
+    let out = tables_of_rows(&place, &HASHED);
+    let table = format!("{out}/000001.sst");
+    let prefix = ["--range-prefix", ":"];
+    let sound = run(&[&["verify", &out][..], &prefix].concat()).expect_code(0).stdout;
+    assert!(sound.contains("0 damaged") && !sound.contains("not compared"), "{sound}");
+    assert!(run(&["verify", &out]).expect_code(0).stdout.contains("not compared"), "sound, but for other readers");
+    let scan = ["get", &out, "--range", "user07:0000", "user08:0000"];
+    for (options, is_unused) in [(&prefix[..], false), (&[], true)] {
+        let found = run(&[&scan[..], options].concat()).expect_code(0);
+        assert_eq!(found.stdout.lines().count(), 20);
+        assert_eq!(found.stderr.contains("pass its prefix with --range-prefix"), is_unused, "{}", found.stderr);
+    }
+    flip(&table, part(&table, "range-filter").0 + 3);
+    for options in [&prefix[..], &[]] {
+        let verified = run(&[&["verify", &out], options].concat()).expect_code(1).stdout;
+        assert!(verified.contains("1 damaged"), "{verified}");
+    }
+    assert_eq!(run(&[&scan[..], &prefix].concat()).expect_code(0).stdout.lines().count(), 20);
+}
+
+#[test]
+fn a_build_reports_its_range_filters_and_a_range_is_printed() {
+    let place = Place::new();
+    let ordered = ["--range-filter", "ordered:0.001"];
+    let out = tables_of_rows(&place, &ordered);
+    let found = run(&["get", &out, "--range", "user07:0100", "user07:0125"]).expect_code(0);
+    assert_eq!(found.stdout, "user07:0100\t\nuser07:0110\t\nuser07:0120\t\n");
+    run(&["get", &out, "--range", "user60:", "user70:"]).expect_code(1);
+    let rows = place.text("rows");
+    let build = [&["build", "--overwrite", "--input", &rows, "--out", &out][..], &ordered].concat();
+    let filter = &run(&[&build[..], &["--json"]].concat()).expect_code(0).json()["written"][0]["range_filter"];
+    assert_eq!((&filter["kind"], &filter["keys"]), (&"range".into(), &1_000.into()));
+    let page = run(&build).expect_code(0).stdout;
+    assert!(page.contains("1 table: range, "), "{page}");
 }

@@ -11,13 +11,9 @@ fn refuse(place: &Place, rows: &[(&str, &str)]) {
         let root = place.text("");
         let words = words.replace("@/", &root);
         let arguments: Vec<_> = arguments.split(' ').map(|word| word.replace("@/", &root)).collect();
-        let run = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).expect_code(2);
-        assert!(
-            run.stderr.contains("error: ") && run.stderr.contains(&words),
-            "{arguments:?}: {words}: {}",
-            run.stderr
-        );
-        assert!(run.stderr.len() < 1_500, "{}", run.stderr);
+        let told = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).expect_code(2).stderr;
+        assert!(told.contains("error: ") && told.contains(&words), "{arguments:?}: {words}: {told}");
+        assert!(told.len() < 1_500, "{told}");
     }
 }
 
@@ -124,6 +120,12 @@ fn advice_and_comparisons_of_what_is_none_are_refused() {
             ("advise levels 10 --bits-per-key 1 --memory 10", "cannot be used with"),
             ("advise levels 10 --policy auto", "auto"),
             ("advise levels ./nowhere", "which is neither"),
+            ("report", "<PATH>"),
+            ("report @/folder", "no table and no filter"),
+            ("report @/nothing", "cannot read"),
+            ("report @/block --absent @/empty", "contains no key"),
+            ("report @/block --fpr 0.1 --bits-per-key 9", "cannot be used with"),
+            ("report @/block --bits-per-key 0.5", "1 to 100"),
             ("compare", "required arguments"),
             ("compare --input @/none", "none"),
             ("compare --input @/empty", "contains no key"),
@@ -165,6 +167,7 @@ fn bad_input_is_refused_with_advice_and_leaves_everything_as_it_was() {
     place.write("wrong-seed", "0x42");
     place.write("cut.sst", &bytes[..bytes.len() - 10]);
     fs::create_dir(place.path("kept")).unwrap();
+    place.write("kept/notes.txt", "no table");
     fs::create_dir(place.path("void")).unwrap();
     refuse(
         &place,
@@ -188,7 +191,12 @@ fn bad_input_is_refused_with_advice_and_leaves_everything_as_it_was() {
             ("get @/tables --keys @/cut.sst", "expected a file of keys, got a table"),
             ("get @/missing k", "cannot read @/missing"),
             ("verify @/missing", "cannot read @/missing"),
-            ("verify @/void", "no table and no filter"),
+            ("verify @/void", "no table and no filter (it is empty)"),
+            ("verify @/kept", "no table and no filter (1 other file)"),
+            (
+                "verify ../interop/fixtures/databases/running",
+                "in directories below it: pass ../interop/fixtures/databases/",
+            ),
             ("inspect @/tables", "expected a file, got a directory: `sstfilter report @/tables`"),
             ("frobnicate", "unrecognized"),
             ("get @/void k", "contains no table of sstfilter (*.sst)"),
@@ -253,4 +261,30 @@ fn a_dash_is_standard_input_for_keys_seeds_and_files() {
         let twice = run_with_input(&[command, "-", "--keys", "-"], &table).expect_code(2).stderr;
         assert!(twice.contains("standard input can be read only once"), "{twice}");
     }
+}
+
+/// A script must not wait for an object that a command prints twice, in another form, or not at all.
+#[test]
+fn after_an_error_there_is_one_object_too() {
+    let place = Place::new();
+    let (out, missing) = (place.build(10, &[]), place.text("missing"));
+    for arguments in [
+        &["get", &missing, "key"][..],
+        &["get"],
+        &["build", "--generate", "0", "--out", &out],
+        &["build", "--generate", "9", "--out", &out],
+        &["probe", &out, "--keys", &missing],
+        &["completions", "bash"],
+        &["frobnicate"],
+        &[],
+    ] {
+        let run = run(&[arguments, &["--json"]].concat()).expect_code(2);
+        let object = run.json();
+        let error = object["error"].as_str().unwrap();
+        let is_told = !error.is_empty() && !error.starts_with("error") && run.stderr.contains(error);
+        assert!(is_told, "{arguments:?}: {object}");
+        // `get` may have printed entries before it fails.
+        assert!(object.as_object().unwrap().len() == 1 || object["found"].is_array(), "{object}");
+    }
+    assert!(run(&["--help", "--json"]).expect_code(0).stdout.contains("Usage"));
 }

@@ -9,9 +9,9 @@ use serde_json::Value;
 use sstfilter_interop::ForeignTable;
 use sstfilter_table::{TableOptions, TableWriter};
 
-use crate::common::{Place, flip, json, lines, names, part, run, write_manifest};
-use crate::engines::{
-    self, ABSENT, FIXTURES, absent_keys, array, copied, decimal_keys, expected, file_name, fixtures, number,
+use crate::common::{
+    self, ABSENT, FIXTURES, Place, absent_keys, array, copied, decimal_keys, expected, file_name, fixtures, flip, json,
+    lines, names, number, part, run, write_manifest,
 };
 
 /// Copies a fixture into `store` as the table of a number, and returns its bytes.
@@ -211,7 +211,7 @@ fn a_rate_above_the_expected_one_stands_out_and_stored_keys_are_refused_as_absen
 #[test]
 fn each_column_family_has_its_own_figures_which_are_those_of_the_engine() {
     let place = Place::new();
-    let (database, copy) = (engines::database("families"), copied(&place, "families"));
+    let (database, copy) = (common::database("families"), copied(&place, "families"));
     fs::remove_file(format!("{copy}/CURRENT")).unwrap();
     let expected = expected("families");
     // Without a MANIFEST, bounds are unknown: two more keys are probed.
@@ -239,17 +239,17 @@ fn each_column_family_has_its_own_figures_which_are_those_of_the_engine() {
 #[test]
 fn range_tombstones_prefixes_and_intended_bloom_filters_are_what_they_are_for_the_engine() {
     let place = Place::new();
-    let json = report(&[&engines::database("tombstones")], &[], 0);
+    let json = report(&[&common::database("tombstones")], &[], 0);
     let total = &json["families"][0]["total"];
     assert_eq!(total["range_tombstone_tables"], 1);
     assert!(number(&total["useless_reads"]) < 0.02, "reads for tombstones are needed: {total}");
     assert!(finds(&json, "1 table with range tombstones: every lookup within their bounds reads them"), "{json}");
 
-    let json = report(&[&engines::database("ribbon")], &[], 0);
+    let json = report(&[&common::database("ribbon")], &[], 0);
     let levels: Vec<_> = array(&json, "files").iter().map(|file| (&file["place"]["level"], &file["state"])).collect();
     assert_eq!(levels, [(&1.into(), &"fallback".into()), (&0.into(), &"ok".into())], "intended on level 0");
 
-    let prefixes = engines::database("prefix-only");
+    let prefixes = common::database("prefix-only");
     let json = report(&[&prefixes], &[], 0);
     assert_eq!(json["families"][0]["total"]["useless_reads"], Value::Null, "{json}");
     assert!(finds(&json, "not in these figures: 1 table") && !finds(&json, "on average"), "{json}");
@@ -261,7 +261,7 @@ fn range_tombstones_prefixes_and_intended_bloom_filters_are_what_they_are_for_th
 }
 
 #[test]
-fn tables_without_filters_or_readable_keys_have_a_report_and_a_directory_without_tables_has_none() {
+fn tables_without_filters_or_readable_keys_have_a_report() {
     let place = Place::new();
     take(&place, 1, "rocksdb/7.8-no-policy.sst");
     take(&place, 2, "rocksdb/7.8-codec-bzip2.sst");
@@ -279,18 +279,6 @@ fn tables_without_filters_or_readable_keys_have_a_report_and_a_directory_without
     fs::copy(format!("{FIXTURES}/leveldb/0-keys.ldb"), place.path("store/000003.ldb")).unwrap();
     let empty = report(&[&place.text("store/000003.ldb")], &[], 0);
     assert_eq!((&empty["files"][0]["state"], &empty["families"][0]["total"]["entries"]), (&"ok".into(), &Value::Null));
-    fs::create_dir(place.path("void")).unwrap();
-    place.write("void/notes.txt", "no table");
-    for (arguments, words) in [
-        (&[&place.text("void")[..]][..], "no table and no filter"),
-        (&[&place.text("nothing")], "cannot read"),
-        (&[], "<PATH>"),
-        (&[&store, "--absent", &place.write("nokeys", "")], "contains no key"),
-        (&[&store, "--fpr", "0.1", "--bits-per-key", "9"], "cannot be used with"),
-        (&[&store, "--bits-per-key", "0.5"], "1 to 100"),
-    ] {
-        run(&[&["report"], arguments].concat()).expect_error(words);
-    }
 }
 
 /// This program can rewrite only its own filters. A new filter does not bring back data, but the entries in sound blocks

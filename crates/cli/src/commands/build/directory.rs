@@ -13,9 +13,9 @@ use anyhow::{Context, bail, ensure};
 use sstfilter_table::{FileSystem, LocalFileSystem};
 use tempfile::TempDir;
 
-use crate::file::look::{Look, list};
+use crate::file::look::{Format, list};
 use crate::file::names::{has_table_extension, is_leftover, is_numbered_by_us, table_beside, table_name, table_number};
-use crate::file::replace::{self, Mark, Replaces, ensure_no_database};
+use crate::file::replace::{self, Mark, ensure_no_database, ensure_replaceable};
 use crate::system::interrupt::MadeDirectories;
 use crate::words::escape::path_name;
 use crate::words::units::counted;
@@ -44,11 +44,8 @@ impl Directory {
         if !tables.is_empty() && !overwrite {
             // At least one: a sidecar without its table is in the way, too.
             let count = tables.iter().filter(|file| has_table_extension(file)).count().max(1);
-            let tables = counted(count as u64, "table");
-            bail!(
-                "{} already contains {tables}: choose another --out, or replace them with --overwrite",
-                path_name(path)
-            );
+            let (name, tables) = (path_name(path), counted(count as u64, "table"));
+            bail!("{name} already contains {tables}: choose another --out, or replace them with --overwrite");
         }
         list(path)?.iter().filter(|file| is_leftover(file)).try_for_each(|file| remove_leftover(file, overwrite))?;
         Ok(Self { path: path.to_owned(), has_old_tables: !tables.is_empty(), staging: None, _lock: lock, _made: made })
@@ -107,13 +104,10 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
         if !has_table_extension(table) {
             continue;
         }
-        let look = if sidecar_of.is_some() { Look::Sidecar } else { Look::Table };
-        Replaces::Own(Mark::End(look)).check(&file)?;
-        ensure!(
-            is_numbered_by_us(table),
-            "{} was not written by this command: move it away, or choose another --out",
-            path_name(&file)
-        );
+        let look = if sidecar_of.is_some() { Format::Sidecar } else { Format::Table };
+        ensure_replaceable(&file, Some(Mark::End(look)))?;
+        let (name, is_own) = (path_name(&file), is_numbered_by_us(table));
+        ensure!(is_own, "{name} was not written by this command: move it away, or choose another --out");
         // A sidecar is removed before its table: otherwise, it could be taken for that of the new table.
         tables.push((table_number(table), sidecar_of.is_some(), file));
     }
@@ -138,7 +132,7 @@ fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
     for file in list(leftover)? {
         let is_temporary = is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
         if !is_temporary {
-            Replaces::Own(Mark::End(Look::Table)).check(&file)?;
+            ensure_replaceable(&file, Some(Mark::End(Format::Table)))?;
         }
         remove(&[file])?;
     }
@@ -153,6 +147,8 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
             Ok(MadeDirectories::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // An empty path, the parent of a relative path of one name, is the current directory.
+            let is_there = |directory: &Path| directory.as_os_str().is_empty() || directory.exists();
             let missing: Vec<_> = path.ancestors().take_while(|directory| !is_there(directory)).collect();
             let made = MadeDirectories::new(missing.iter().map(|directory| (*directory).to_owned()).collect());
             fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path_name(path)))?;
@@ -160,11 +156,6 @@ fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", path_name(path))),
     }
-}
-
-/// Whether the directory exists. An empty path, the parent of a relative path of one name, is the current directory.
-fn is_there(directory: &Path) -> bool {
-    directory.as_os_str().is_empty() || directory.exists()
 }
 
 fn sync(directory: &Path) -> anyhow::Result<()> {

@@ -3,15 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgGroup, Args};
-use sstfilter::{BuildContext, BuildPurpose, kind};
+use sstfilter::{BuildContext, BuildPurpose};
 use sstfilter_table::{TableOptions, TableSummary};
 
 use super::directory::Directory;
 use super::write::{Source, Writer};
-use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs};
-use crate::file::key_list::{KeyLines, KeysFormat, MemoryLimit};
+use crate::commands::options::{AUTO, FilterArgs, PartitionArgs, RangeFilterArgs, policy_names};
+use crate::file::key_list::{KeyLines, MemoryLimit};
 use crate::file::open::Context;
 use crate::model::built::BuiltFilter;
 use crate::print::types::{Bytes, PathName};
@@ -76,8 +75,7 @@ pub(crate) struct BuildArgs {
 const NONE: &str = "none";
 
 fn policy_or_none(policy: Arg) -> Arg {
-    let names = [AUTO, NONE].into_iter().chain(kind::all().iter().map(|entry| entry.name));
-    policy.value_parser(PossibleValuesParser::new(names)).help(
+    policy.value_parser(policy_names(&[AUTO, NONE])).help(
         "Kind of filter; auto builds Ribbon for large tables and Bloom for small ones, none builds tables without \
          filters [default: auto]",
     )
@@ -105,7 +103,7 @@ record! {
 }
 
 /// Reads all input and writes all tables before it touches the tables that they replace.
-pub(crate) fn run(args: &BuildArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, BuildReport)> {
+pub(crate) fn run(args: &BuildArgs, context: &Context) -> anyhow::Result<(Outcome, BuildReport)> {
     // Checked first, so that a wrong option leaves no directory.
     let options = table_options(args, context)?;
     let opening = interrupt::writing();
@@ -113,7 +111,7 @@ pub(crate) fn run(args: &BuildArgs, format: KeysFormat, context: &Context) -> an
     // The input may be a pipe that never ends: a signal must be able to end the process while it is read.
     interrupt::pause(opening);
     let source = match &args.input {
-        Some(path) => Source::Lines(read_lines(path, format, args.memory_limit)?),
+        Some(path) => Source::Lines(read_lines(path, args.memory_limit, context)?),
         None => Source::Generated(args.generate.unwrap_or_default()),
     };
     // Every table must have a key.
@@ -151,11 +149,11 @@ fn table_options(args: &BuildArgs, context: &Context) -> anyhow::Result<TableOpt
 }
 
 /// Reads the entries of a file and sorts them.
-fn read_lines(path: &Path, format: KeysFormat, memory_limit: Option<u64>) -> anyhow::Result<KeyLines> {
+fn read_lines(path: &Path, memory_limit: Option<u64>, context: &Context) -> anyhow::Result<KeyLines> {
     let _progress = progress::bytes("reading and sorting", input::length(path).unwrap_or(0));
     let bytes = memory_limit.unwrap_or(MemoryLimit::default().bytes);
     let limit = MemoryLimit { bytes, advice: "split it, or raise --memory-limit" };
-    let mut lines = KeyLines::read_within(path, format, "--input", limit)?;
+    let mut lines = KeyLines::read_within(path, context.keys_format, "--input", limit)?;
     lines.sort_and_dedup();
     Ok(lines)
 }

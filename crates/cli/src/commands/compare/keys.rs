@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, ensure};
 use clap::{ArgGroup, Args};
 use sstfilter::KeyHasher;
-use sstfilter_interop::Engine;
 
-use crate::file::context::Context;
-use crate::file::key_list::{KeyLines, KeysFormat};
-use crate::file::look::{Look, look_at};
+use crate::file::key_list::KeyLines;
+use crate::file::look::{Format, look_at, may_be_table};
 use crate::file::names::is_named_like_table;
-use crate::file::open::open;
+use crate::file::open::{Context, open};
 use crate::file::problem::{BY_SST_DUMP, Problem, State, explained};
 use crate::file::walk::{Found, Walk};
 use crate::measure::filters::Workload;
@@ -22,7 +20,7 @@ use crate::model::keys::for_each_key;
 use crate::print::Outcome;
 use crate::system::input;
 use crate::words::escape::shell_word;
-use crate::words::group::{self, without_path};
+use crate::words::group;
 use crate::words::units::{counted, grouped, number_in};
 
 #[derive(Debug, Args)]
@@ -194,7 +192,6 @@ fn reached<'a>(absent: &[&[u8]], mut keys: impl DoubleEndedIterator<Item = &'a [
 
 /// How keys are read, and what is to be said about it.
 pub(super) struct Intake<'a> {
-    format: KeysFormat,
     context: &'a Context,
     pub(super) notes: Vec<String>,
     /// Files that were not read to their end, and why.
@@ -204,8 +201,8 @@ pub(super) struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    pub(super) fn new(format: KeysFormat, context: &'a Context) -> Self {
-        Self { format, context, notes: Vec::new(), not_read: Vec::new(), outcome: Outcome::Yes }
+    pub(super) fn new(context: &'a Context) -> Self {
+        Self { context, notes: Vec::new(), not_read: Vec::new(), outcome: Outcome::Yes }
     }
 
     /// Notes what is wrong with a file after `keys` of its keys were read.
@@ -214,15 +211,14 @@ impl<'a> Intake<'a> {
         if problem.state == State::NotLive {
             return;
         }
-        let name = input::name(path);
-        let why = without_path(&explained(&problem.reason), &name);
+        let (why, name) = problem.about(path);
         let read = match keys as u64 {
             0 => String::new(),
             keys => format!("all after its first {}: ", counted(keys, "key")),
         };
         self.not_read.push(format!("{name}: {read}{why}"));
         self.outcome = self.outcome.max(problem.state.outcome());
-        let is_of_rocksdb = matches!(look_at(path), Ok(Look::Foreign(Engine::RocksDb)));
+        let is_of_rocksdb = matches!(look_at(path), Ok(Format::RocksDbTable));
         // Once for all tables, because the command is long.
         let note = format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}");
         if problem.state == State::Unusable && is_of_rocksdb && !self.notes.contains(&note) {
@@ -251,25 +247,21 @@ impl Keys {
         let mut keys = Self { lines: KeyLines::default(), tables: 0 };
         for found in &walk.files {
             let before = keys.lines.len();
-            // Standard input cannot be read twice.
-            let is_standard = input::is_standard(&found.path);
-            match if is_standard { Ok(Look::Neither) } else { look_at(&found.path) } {
-                // Files of keys have no magic number. One that is named like a table was cut short.
-                Ok(Look::Neither) if !is_named_like_table(&found.path) => {
-                    keys.add_list(&found.path, option, intake)?;
-                }
-                Ok(Look::Table | Look::Foreign(_) | Look::Neither) | Err(_) => {
-                    let read = keys.add_table(found, intake.context);
-                    let added = keys.lines.len() - before;
-                    // The keys before the damage are kept, and the report says how many they are.
-                    read.unwrap_or_else(|problem| intake.leave_out(&found.path, added, &problem));
-                    keys.tables += usize::from(added > 0);
-                }
-                Ok(_) => {
-                    let reason =
-                        anyhow!("it is a filter or a map, which has no keys: pass its table, or a file of keys");
-                    intake.leave_out(&found.path, 0, &Problem::new(State::Unusable, reason));
-                }
+            let path = &found.path;
+            // Files of keys have no magic number. One that is named like a table was cut short. Standard input cannot
+            // be read twice.
+            let is_unknown = input::is_standard(path) || matches!(look_at(path), Ok(Format::Other));
+            if is_unknown && !is_named_like_table(path) {
+                keys.add_list(path, option, intake)?;
+            } else if may_be_table(path) {
+                let read = keys.add_table(found, intake.context);
+                let added = keys.lines.len() - before;
+                // The keys before the damage are kept, and the report says how many they are.
+                read.unwrap_or_else(|problem| intake.leave_out(path, added, &problem));
+                keys.tables += usize::from(added > 0);
+            } else {
+                let reason = anyhow!("it is a filter or a map, which has no keys: pass its table, or a file of keys");
+                intake.leave_out(path, 0, &Problem::new(State::Unusable, reason));
             }
         }
         let said: Vec<_> = intake.not_read.iter().chain(&intake.notes).map(|line| format!("; {line}")).collect();
@@ -283,7 +275,7 @@ impl Keys {
     }
 
     fn add_list(&mut self, path: &Path, option: &str, intake: &Intake<'_>) -> anyhow::Result<()> {
-        let lines = KeyLines::read(path, intake.format, option)?;
+        let lines = KeyLines::read(path, intake.context.keys_format, option)?;
         // Nearly always there is only one file, whose text need not be copied.
         if self.lines.len() == 0 {
             self.lines = lines;

@@ -3,10 +3,10 @@
 use sstfilter::kind;
 use sstfilter_charts::{Chart, Form, Point, Series, Style};
 
-use super::rows::{Comparison, Footing};
+use super::rows::Comparison;
 use crate::measure::filters::MeasuredKind;
 use crate::measure::made_up::RatePoint;
-use crate::print::html::{details, document, figure, paragraph, rows, section, whole};
+use crate::print::html::{document, figure, paragraph, rows, section, whole};
 use crate::print::{Extent, Record};
 use crate::words::units::{grouped, percent};
 
@@ -26,8 +26,8 @@ const TIMES: [(&str, FigureOf); 3] = [
 ];
 
 /// Returns the document.
-pub(super) fn html(comparison: &Comparison, footing: Footing) -> anyhow::Result<String> {
-    let Comparison { command, date, version, run_seconds, .. } = comparison;
+pub(super) fn html(comparison: &Comparison) -> anyhow::Result<String> {
+    let Comparison { command, date, version, run_seconds, footing, .. } = comparison;
     let made = format!("Made on {date} by sstfilter {version} in {:.0} s: {command}", run_seconds.0);
     // All kinds, even if there are more than a list for a terminal has.
     let extent = Extent { has_all_items: true, ..Extent::default() };
@@ -39,7 +39,7 @@ pub(super) fn html(comparison: &Comparison, footing: Footing) -> anyhow::Result<
     let points: Vec<&dyn Record> = curves.by_rate.iter().map(|point| point as &dyn Record).collect();
     body += &section("rates", "False positive rate and size", text);
     body += &figure(&by_rate(&curves.by_rate))?;
-    body += &details("The figures", &rows(&points, extent));
+    body += &["<details><summary>The figures</summary>", &rows(&points, extent), "</details>"].concat();
 
     let text = format!(
         "Bits per key of whole blocks at {footing}, including trailers: small filters pay for their trailer and for \

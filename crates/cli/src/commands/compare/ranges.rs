@@ -13,7 +13,6 @@ use super::keys::{Intake, Keys};
 use super::run::CompareArgs;
 use crate::commands::options::with_prefix;
 use crate::file::context::{Context, RangePrefix};
-use crate::file::key_list::KeysFormat;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{Outcome, record};
 use crate::words::units::{brief_percent, counted};
@@ -67,13 +66,8 @@ record! {
     }
 }
 
-pub(crate) fn run(
-    args: &CompareArgs,
-    units: u64,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<(Outcome, RangeComparison)> {
-    let mut intake = Intake::new(format, context);
+pub(crate) fn run(args: &CompareArgs, units: u64, context: &Context) -> anyhow::Result<(Outcome, RangeComparison)> {
+    let mut intake = Intake::new(context);
     let read = Keys::read(&args.source.input, "--input", &mut intake)?;
     let keys = Shape::of(read.iter().collect(), context.range_prefix);
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
@@ -216,7 +210,9 @@ impl<'a> Shape<'a> {
         let is_by_prefix = self.rows.last().is_some_and(|last| last.number + 1 >= MANY_PREFIXES);
         // By stretches, 16 or more, so that a range at another key is seldom next to one in the file.
         let stretch = (self.rows.len() / 16).clamp(1, STRETCH);
-        let is_in_file = |at: usize| is_heads(if is_by_prefix { self.rows[at].number } else { at / stretch });
+        let number = |at: usize| if is_by_prefix { self.rows[at].number } else { at / stretch };
+        // The same in each run.
+        let is_in_file = |at: usize| KeyHash::mix(number(at) as u64).get() & 1 == 0;
         let (inside, outside): (Vec<usize>, Vec<usize>) = (0..self.rows.len()).partition(|&at| is_in_file(at));
         let file: Vec<_> = inside.iter().map(|&at| self.rows[at].key).collect();
         let ranges = |rows: &[usize], is_after| {
@@ -303,11 +299,6 @@ impl Sample<'_> {
 
 fn range_of((lower, upper): &Ends) -> KeyRange<'_> {
     KeyRange::from((lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice)))
-}
-
-/// Whether the item with this number goes to the first half, the same in each run.
-fn is_heads(number: usize) -> bool {
-    KeyHash::mix(number as u64).get() & 1 == 0
 }
 
 fn is_empty(ends: &Ends, file: &[&[u8]]) -> bool {

@@ -1,7 +1,5 @@
 //! The figures of all kinds, and what they say in a sentence.
 
-use core::fmt;
-
 use sstfilter::{BitsPerKey, FalsePositiveRate, KindId, Sizing};
 
 use crate::commands::options::AUTO;
@@ -36,97 +34,45 @@ record! {
     }
 }
 
-/// The size or rate that all filters have in common.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Footing {
-    /// At most the rate of blocked Bloom at 10 bits per key.
-    DefaultFpr(FalsePositiveRate),
-    /// At most this rate.
-    Fpr(FalsePositiveRate),
-    /// At most this size.
-    BitsPerKey(BitsPerKey),
-}
-
-impl Footing {
-    pub(super) fn new(rate: Option<FalsePositiveRate>, size: Option<BitsPerKey>) -> anyhow::Result<Self> {
-        Ok(match (rate, size) {
-            (Some(rate), _) => Self::Fpr(rate),
-            (None, Some(size)) => Self::BitsPerKey(size),
-            (None, None) => Self::DefaultFpr(default_rate()?),
-        })
-    }
-
-    pub(super) fn sizing(self) -> Sizing {
-        match self {
-            Self::DefaultFpr(rate) | Self::Fpr(rate) => Sizing::Rate(rate),
-            Self::BitsPerKey(bits) => Sizing::BitsPerKey(bits),
+/// Returns the size or rate that all filters have in common, also in words: by default, the rate of blocked Bloom at 10
+/// bits per key.
+pub(super) fn footing(rate: Option<FalsePositiveRate>, size: Option<BitsPerKey>) -> anyhow::Result<(Sizing, String)> {
+    let in_words = |rate: FalsePositiveRate| format!("a false positive rate of {}", brief_percent(rate.get()));
+    Ok(match (rate, size) {
+        (Some(rate), _) => (Sizing::Rate(rate), in_words(rate)),
+        (None, Some(size)) => (Sizing::BitsPerKey(size), size.to_string()),
+        (None, None) => {
+            let rate = default_rate()?;
+            (Sizing::Rate(rate), in_words(rate) + ", that of blocked Bloom at 10 bits per key")
         }
-    }
-}
-
-impl fmt::Display for Footing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DefaultFpr(rate) => {
-                let rate = brief_percent(rate.get());
-                write!(f, "a false positive rate of {rate}, that of blocked Bloom at 10 bits per key")
-            }
-            Self::Fpr(rate) => write!(f, "a false positive rate of {}", brief_percent(rate.get())),
-            Self::BitsPerKey(bits) => write!(f, "{} bits per key", bits.get()),
-        }
-    }
+    })
 }
 
 /// A filter that is larger than blocked Bloom by more than this factor does not have the same size.
 const SAME_BYTES: f64 = 1.01;
 
-/// What makes a kind the best on a footing.
-struct Goal {
-    best: &'static str,
-    figure: fn(&MeasuredKind) -> f64,
-    in_words: fn(f64) -> String,
-    unit: &'static str,
-    less: &'static str,
-    bloom_cannot: &'static str,
-}
-
-const SMALLEST: Goal = Goal {
-    best: "is smallest",
-    figure: |row| row.filter_bytes.0 as f64,
-    in_words: |length| bytes(whole(length)),
-    unit: "",
-    less: "less",
-    bloom_cannot: "reach that",
-};
-
-/// Measured reads are too rough: all kinds without an observed false positive would be best.
-const FEWEST_READS: Goal = Goal {
-    best: "reads the fewest data blocks",
-    figure: |row| row.expected_block_reads.0,
-    in_words: |reads| match reads {
-        0.0 | 0.001.. => format!("{reads:.4}"),
-        _ => format!("{reads:.1e}"),
-    },
-    unit: " expected per absent key",
-    less: "fewer",
-    bloom_cannot: "be that small",
-};
-
 /// Returns a sentence that compares the best kind on this footing with blocked Bloom. If a filter lost a key, the
 /// sentence says only that.
-pub(super) fn conclusion(rows: &[MeasuredKind], footing: Footing) -> String {
+pub(super) fn conclusion(rows: &[MeasuredKind], sizing: Sizing, footing: &str) -> String {
     if let Some(alarm) = rows.iter().find_map(alarm) {
         return alarm;
     }
-    let bloom = rows.iter().find(|row| row.requested == KindId::BLOCKED_BLOOM.name());
-    let (goal, max_bytes) = match footing {
-        Footing::BitsPerKey(_) => {
-            (FEWEST_READS, bloom.map_or(f64::INFINITY, |row| (SMALLEST.figure)(row) * SAME_BYTES))
-        }
-        Footing::DefaultFpr(_) | Footing::Fpr(_) => (SMALLEST, f64::INFINITY),
+    let has_one_size = matches!(sizing, Sizing::BitsPerKey(_));
+    let (is_best, unit, less, bloom_cannot) = if has_one_size {
+        ("reads the fewest data blocks", " expected per absent key", "fewer", "be that small")
+    } else {
+        ("is smallest", "", "less", "reach that")
     };
-    let of = goal.figure;
-    let fitting = rows.iter().filter(|row| (SMALLEST.figure)(row) <= max_bytes);
+    // Measured reads are too rough: all kinds without an observed false positive would be best.
+    let of = |row: &MeasuredKind| if has_one_size { row.expected_block_reads.0 } else { row.filter_bytes.0 as f64 };
+    let in_words = |figure: f64| match figure {
+        _ if !has_one_size => bytes(whole(figure)),
+        0.0 | 0.001.. => format!("{figure:.4}"),
+        _ => format!("{figure:.1e}"),
+    };
+    let bloom = rows.iter().find(|row| row.requested == KindId::BLOCKED_BLOOM.name());
+    let max_bytes = bloom.filter(|_| has_one_size).map_or(f64::INFINITY, |row| row.filter_bytes.0 as f64 * SAME_BYTES);
+    let fitting = rows.iter().filter(|row| row.filter_bytes.0 as f64 <= max_bytes);
     // The first of equally good ones: `auto` comes last, so that the sentence names the kind that it chose.
     let Some(best) = fitting.min_by(|one, other| of(one).total_cmp(&of(other))) else {
         return "No kind can build filters of these keys.".to_owned();
@@ -135,15 +81,15 @@ pub(super) fn conclusion(rows: &[MeasuredKind], footing: Footing) -> String {
         Some(bloom) if of(bloom) <= of(best) => ("blocked Bloom".to_owned(), String::new()),
         Some(bloom) => {
             let share = (1.0 - of(best) / of(bloom)) * 100.0;
-            let (of_bloom, less, time) = ((goal.in_words)(of(bloom)), goal.less, best.build_ns.0 / bloom.build_ns.0);
+            let (of_bloom, time) = (in_words(of(bloom)), best.build_ns.0 / bloom.build_ns.0);
             let against = format!(
                 " instead of the {of_bloom} of blocked Bloom, {share:.0} % {less}, for {time:.1} times its build time"
             );
             (self::name(best), against)
         }
-        None => (self::name(best), format!("; blocked Bloom cannot {}", goal.bloom_cannot)),
+        None => (self::name(best), format!("; blocked Bloom cannot {bloom_cannot}")),
     };
-    format!("At {footing}, {name} {}: {}{}{against}.", goal.best, (goal.in_words)(of(best)), goal.unit)
+    format!("At {footing}, {name} {is_best}: {}{unit}{against}.", in_words(of(best)))
 }
 
 /// Returns a sentence on the keys that the filter lost, if there are any.
@@ -180,42 +126,28 @@ mod tests {
 
     #[test]
     fn the_best_at_one_rate_is_the_smallest_and_at_one_size_the_one_that_reads_least() {
-        let rate = Footing::Fpr(FalsePositiveRate::new(0.01).unwrap());
-        let size = Footing::BitsPerKey(BitsPerKey::TEN);
+        let rate = &footing(Some(FalsePositiveRate::ONE_PERCENT), None).unwrap();
+        let size = &footing(None, Some(BitsPerKey::TEN)).unwrap();
         let all =
             [row("bloom", 2_048, 0.01), row("ribbon", 1_024, 0.02), row("xor", 2_060, 0.001), row("fuse", 2_100, 0.0)];
         let best = [row("bloom", 10, 0.1), row("auto", 10, 0.1)];
         let alone = [row("ribbon", 10, 1e-9)];
         let mut lost = [row("bloom", 10, 0.1), row("ribbon", 5, 0.1)];
         lost[1].lost_keys = 1;
-        for (rows, footing, words) in [
-            (
-                &all[..],
-                rate,
-                "ribbon is smallest: 1.0 KiB instead of the 2.0 KiB of blocked Bloom, 50 % less, for 0.5 times",
-            ),
-            (
-                &all,
-                size,
-                "xor reads the fewest data blocks: 0.0010 expected per absent key instead of the 0.0100 of blocked",
-            ),
-            (&all, size, "of blocked Bloom, 90 % fewer"),
+        for (rows, (sizing, footing), words) in [
+            (&all[..], rate, "ribbon is smallest: 1.0 KiB instead of the 2.0 KiB of blocked Bloom, 50 % less, for 0.5"),
+            (&all, size, "xor reads the fewest data blocks: 0.0010 expected per absent key instead"),
+            (&all, size, " instead of the 0.0100 of blocked Bloom, 90 % fewer, for "),
             (&best, rate, "1 %, blocked Bloom is smallest: 10 B."),
-            (
-                &best,
-                size,
-                "At 10 bits per key, blocked Bloom reads the fewest data blocks: 0.1000 expected per absent key.",
-            ),
+            (&best, size, "key, blocked Bloom reads the fewest data blocks: 0.1000 expected per absent key."),
             (&alone, rate, "ribbon is smallest: 10 B; blocked Bloom cannot reach that."),
             (&alone, size, "1.0e-9 expected per absent key; blocked Bloom cannot be that small."),
             (&lost, rate, "KEYS WERE LOST: ribbon is negative for 1 of its 7 keys"),
             (&[], rate, "No kind can build filters"),
         ] {
-            let sentence = conclusion(rows, footing);
-            assert!(
-                sentence.contains(words) && (!sentence.contains("LOST") || !sentence.contains("At ")),
-                "{sentence}"
-            );
+            let sentence = conclusion(rows, *sizing, footing);
+            assert!(sentence.contains(words), "{words} in {sentence}");
+            assert!(!sentence.contains("LOST") || !sentence.contains("At "), "{sentence}");
         }
     }
 }

@@ -5,16 +5,15 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use clap::Args;
-use serde_json::{Value, to_string_pretty, to_value};
-use sstfilter::{BitsPerKey, FalsePositiveRate, kind};
+use serde_json::{to_string_pretty, to_value};
+use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing, kind};
 use sstfilter_charts::{Machine, today};
 
 use super::keys::{Intake, SourceArgs};
 use super::page;
-use super::rows::{Comparison, Footing, alarm, conclusion};
+use super::rows::{Comparison, alarm, conclusion, footing};
 use crate::commands::options::{AUTO, parse_bits_per_key};
 use crate::file::context::Context;
-use crate::file::key_list::KeysFormat;
 use crate::file::replace::OwnFiles;
 use crate::measure::filters::{MeasuredKind, measure, steps};
 use crate::measure::made_up::Curves;
@@ -72,23 +71,17 @@ const FILES: [(&str, &str); 2] = [
 /// The report warns if there are fewer absent keys: at 1 %, they show no more than ten false positives.
 const FEW_ABSENT_KEYS: u64 = 1_000;
 
-/// Compares all kinds. The answer is no if any filter lost a key, or a table is damaged. `options` are the command line
-/// options for reading tables.
-pub(crate) fn run(
-    args: &CompareArgs,
-    options: &str,
-    format: KeysFormat,
-    context: &Context,
-) -> anyhow::Result<(Outcome, Comparison)> {
+/// Compares all kinds. The answer is no if any filter lost a key, or a table is damaged.
+pub(crate) fn run(args: &CompareArgs, context: &Context) -> anyhow::Result<(Outcome, Comparison)> {
     let begun = Instant::now();
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, &args.source.inputs())).transpose()?;
-    let footing = Footing::new(args.fpr, args.bits_per_key)?;
-    let mut intake = Intake::new(format, context);
+    let (sizing, footing) = footing(args.fpr, args.bits_per_key)?;
+    let mut intake = Intake::new(context);
     let (workload, absent_from) = args.source.workload(&mut intake)?;
 
     let names: Vec<_> = kind::all().iter().map(|entry| entry.name).chain([AUTO]).collect();
-    let (sizing, mut omissions) = (footing.sizing(), Vec::new());
+    let mut omissions = Vec::new();
     let curve_steps = if files.is_some() { Curves::steps(&workload) } else { 0 };
     let stages = progress::stages(steps(names.len()) + curve_steps);
     let compared = measure(&names, &workload, sizing, &sizing.to_string(), &stages, &mut omissions)?;
@@ -103,18 +96,19 @@ pub(crate) fn run(
     let alarm = compared.iter().chain(of_curves).find_map(alarm);
     let outcome = Outcome::from_sound(alarm.is_none()).max(intake.outcome);
     let reached: usize = workload.reached.iter().map(core::ops::Range::len).sum();
+    let machine = to_value(Machine::this(sstfilter::simd::selected().name()))?;
     let mut comparison = Comparison {
         program: "sstfilter",
-        command: args.command(options),
+        command: args.command(&context.options),
         keys: workload.keys(),
         dealt_files: workload.files.len() as u64,
         absent_keys,
         absent_from,
-        footing: footing.to_string(),
         block_reads_without_filters: Figure(reached as f64 / absent_keys as f64),
-        notes: [intake.notes, notes(&compared, footing, absent_keys)].concat(),
+        notes: [intake.notes, notes(&compared, sizing, absent_keys)].concat(),
         // Keys that were lost are all that matters.
-        conclusion: alarm.unwrap_or_else(|| conclusion(&compared, footing)),
+        conclusion: alarm.unwrap_or_else(|| conclusion(&compared, sizing, &footing)),
+        footing,
         compared,
         omissions,
         not_read: intake.not_read,
@@ -122,33 +116,26 @@ pub(crate) fn run(
         curves,
         version: env!("CARGO_PKG_VERSION"),
         date: today(),
-        machine: machine()?,
+        machine: Open(machine.as_object().cloned().unwrap_or_default()),
         run_seconds: Seconds(begun.elapsed().as_secs_f64()),
     };
     if let Some(files) = files {
         let json = to_string_pretty(&Json(&comparison))? + "\n";
-        comparison.written_files = files.write(&[page::html(&comparison, footing)?, json])?;
+        comparison.written_files = files.write(&[page::html(&comparison)?, json])?;
     }
     Ok((outcome, comparison))
 }
 
-fn machine() -> anyhow::Result<Open> {
-    match to_value(Machine::this(sstfilter::simd::selected().name()))? {
-        Value::Object(machine) => Ok(Open(machine)),
-        _ => Ok(Open::default()),
-    }
-}
-
-fn notes(compared: &[MeasuredKind], footing: Footing, absent_keys: u64) -> Vec<String> {
+fn notes(compared: &[MeasuredKind], sizing: Sizing, absent_keys: u64) -> Vec<String> {
     let mut notes = vec![
         "expected and observed rates: of single filters; the margin is of 95 %, if probes are independent".to_owned(),
         "times: without hashing, the best of several".to_owned(),
     ];
     if let Some(auto) = compared.iter().find(|row| row.requested == AUTO) {
         // Otherwise, the smaller filters of `auto` would look like a mistake.
-        let at_rate = match footing {
-            Footing::BitsPerKey(_) => ", with the rate of a Bloom filter of this size, in fewer bytes if it can",
-            Footing::DefaultFpr(_) | Footing::Fpr(_) => "",
+        let at_rate = match sizing {
+            Sizing::BitsPerKey(_) => ", with the rate of a Bloom filter of this size, in fewer bytes if it can",
+            _ => "",
         };
         notes.push(format!("auto builds {} filters of these keys{at_rate}", auto.kind));
     }

@@ -1,5 +1,4 @@
 //! `sstfilter demo`: what filters save, on real names and real tables.
 
-mod keys;
 pub(crate) mod run;
 mod scenes;

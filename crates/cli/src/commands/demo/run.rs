@@ -3,8 +3,7 @@
 use anyhow::Context;
 use sstfilter::Sizing;
 
-use super::keys::bundled;
-use super::scenes::{self, Cost, FILES, MAX_LEFT, SCANNED, STRETCHES};
+use super::scenes::{self, BundledKeys, Cost, FILES, MAX_LEFT, SCANNED, STRETCHES};
 use crate::measure::filters::{self, MeasuredKind, Workload, default_rate};
 use crate::print::{Outcome, record};
 use crate::system::progress;
@@ -25,7 +24,7 @@ record! {
 
 /// Runs the demonstration. The answer is no if any key was lost, or scans read more than they may.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
-    let keys = bundled()?;
+    let keys = BundledKeys::unpacked()?;
     // Removed with its tables when it is dropped, also after an error.
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;

@@ -1,11 +1,14 @@
-//! The scenes: each writes the names to tables, opens these, and counts what lookups or scans read.
+//! The scenes: each writes package names of Debian, which the program includes, to tables, opens these, and counts what
+//! lookups or scans read.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use flate2::read::GzDecoder;
 use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FixedPolicy, KeyHash, KeyHasher};
 use sstfilter_map::MapOptions;
@@ -13,7 +16,8 @@ use sstfilter_range::RangePolicy;
 use sstfilter_store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter_table::{TableOptions, TableSet, TableSnapshot, TableSummary, TableWriter};
 
-use super::keys::BundledKeys;
+use crate::file::context::KeysFormat;
+use crate::file::key_list::KeyLines;
 use crate::file::names::table_name;
 use crate::print::record;
 use crate::print::types::{Bits, Figure, Nanoseconds};
@@ -71,6 +75,40 @@ record! {
         pub(super) lookup_ns: Option<Nanoseconds> [row],
         pub(super) lost_keys: u64 [row],
     }
+}
+
+const PRESENT: &[u8] = include_bytes!("../../../keys/debian-bookworm-packages.tsv.gz");
+const ABSENT: &[u8] = include_bytes!("../../../keys/debian-sid-only-packages.txt.gz");
+
+/// Names that are in the tables, and names that are not.
+pub(super) struct BundledKeys {
+    /// Debian 12: name, version and section; sorted by name.
+    pub(super) present: KeyLines,
+    /// Names of a later release that Debian 12 does not have.
+    pub(super) absent: KeyLines,
+}
+
+impl BundledKeys {
+    pub(super) fn unpacked() -> anyhow::Result<Self> {
+        Ok(Self { present: unpack(PRESENT)?, absent: unpack(ABSENT)? })
+    }
+
+    /// Returns the hashes of the present names and of the absent ones.
+    pub(super) fn hashes(&self) -> [Vec<KeyHash>; 2] {
+        let hasher = KeyHasher::default();
+        [&self.present, &self.absent].map(|names| names.iter().map(|(name, _)| hasher.hash(name)).collect())
+    }
+}
+
+fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
+    let mut text = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut text).context("the bundled keys are damaged: build the program again")?;
+    let mut lines = KeyLines::parse(text, KeysFormat::Lines)?;
+    lines.sort_and_dedup();
+    let dropped = lines.duplicate_keys;
+    // All figures assume distinct names.
+    ensure!(dropped == 0, "the bundled keys contain {dropped} names twice: build the program again");
+    Ok(lines)
 }
 
 /// Measures a scene in a directory of its own.
@@ -274,4 +312,18 @@ fn count_scans(keys: &BundledKeys, set: &TableSnapshot, file_of: impl Fn(usize) 
 fn below(number: u64, count: usize) -> usize {
     let scaled = (u128::from(KeyHash::mix(number).get()) * count as u128) >> 64;
     usize::try_from(scaled).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_both_present_and_absent() {
+        let keys = BundledKeys::unpacked().unwrap();
+        assert_eq!((keys.present.len(), keys.absent.len()), (63_666, 22_721));
+        let present: std::collections::HashSet<_> = keys.present.iter().map(|(name, _)| name).collect();
+        assert!(keys.absent.iter().all(|(name, _)| !present.contains(name)));
+        assert_eq!(keys.present.entry(0), (&b"0ad"[..], &b"0.0.26-3 games"[..]));
+    }
 }

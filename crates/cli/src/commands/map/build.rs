@@ -17,7 +17,6 @@ use super::target::{Attentive, Target, WrittenMap, ensure_wanted, left_out, unle
 use crate::commands::options::chosen_hasher;
 use crate::file::context::Context;
 use crate::file::database::directory_of;
-use crate::file::key_list::KeysFormat;
 use crate::file::map::OpenMap;
 use crate::file::replace::temporary;
 use crate::file::walk::Walk;
@@ -97,7 +96,7 @@ impl BuildMapArgs {
     }
 
     /// Returns the files to cover, the problems of manifests, and notes on other files.
-    fn sources(&self, format: KeysFormat) -> anyhow::Result<(Vec<Source>, Vec<String>, Vec<String>)> {
+    fn sources(&self) -> anyhow::Result<(Vec<Source>, Vec<String>, Vec<String>)> {
         let are_there = self.tables.iter().all(|path| path.exists());
         let walk = Walk::of(&self.tables);
         let walk = if are_there { walk.context(LISTS) } else { walk }?;
@@ -106,7 +105,7 @@ impl BuildMapArgs {
         let others = others.map(|path| ("skipped: no table".to_owned(), input::name(path)));
         let findings = group::lines("file", walk.problems.iter().map(|(path, problem)| problem.about(path)));
         let notes = [walk.notes(), group::lines("file", others)].concat();
-        Ok(([tables, Source::lists(&self.key_lists, format)?].concat(), findings, notes))
+        Ok(([tables, Source::lists(&self.key_lists)?].concat(), findings, notes))
     }
 
     /// Returns the hasher of the options, or else that of the tables, so that one hash of a key serves filters and map.
@@ -120,10 +119,10 @@ impl BuildMapArgs {
 }
 
 /// Builds the map. Files that cannot be read to their end are left out: a map must have all keys of a file.
-pub(crate) fn run(args: &BuildMapArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
+pub(crate) fn run(args: &BuildMapArgs, context: &Context) -> anyhow::Result<(Outcome, WrittenMap)> {
     args.target.ensure_free([])?;
     let options = args.options(None)?;
-    let (sources, mut findings, mut notes) = args.sources(format)?;
+    let (sources, mut findings, mut notes) = args.sources()?;
     args.target.ensure_free(sources.iter().map(|source| source.found.path.as_path()))?;
     let hasher = args.hasher(&sources, context)?;
     let mut parts = Parts::new(args, options, &hasher);

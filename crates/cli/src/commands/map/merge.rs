@@ -10,8 +10,7 @@ use sstfilter_map::MapOptions;
 
 use super::target::{Target, WrittenMap};
 use crate::file::context::Context;
-use crate::file::key_list::KeysFormat;
-use crate::file::look::{Look, look_at};
+use crate::file::look::look_at;
 use crate::file::map::OpenMap;
 use crate::file::walk::{Found, Walk, is_directory};
 use crate::model::keys::{Source, id_text, parse_fingerprint};
@@ -87,17 +86,15 @@ pub(crate) fn run(args: &MergeArgs, context: &Context) -> anyhow::Result<(Outcom
 
 /// Returns the tables and lists of keys at a path.
 fn sources_at(path: &Path) -> anyhow::Result<Vec<Source>> {
-    // The ids of lists do not depend on the format of their keys.
-    let lists = |paths: &[PathBuf]| Source::lists(paths, KeysFormat::default());
     if is_directory(path)? {
         return match Walk::of(&[path.to_owned()]) {
-            Ok(walk) => Ok([Source::tables(&walk.files).0, lists(&walk.others)?].concat()),
+            Ok(walk) => Ok([Source::tables(&walk.files).0, Source::lists(&walk.others)?].concat()),
             // It has no table.
-            Err(_) => lists(&[path.to_owned()]),
+            Err(_) => Source::lists(&[path.to_owned()]),
         };
     }
-    match look_at(path)? {
-        Look::Table | Look::Foreign(_) => Ok(Source::tables(&[Found::alone(path)]).0),
-        _ => lists(&[path.to_owned()]),
+    if look_at(path)?.is_table() {
+        return Ok(Source::tables(&[Found::alone(path)]).0);
     }
+    Source::lists(&[path.to_owned()])
 }

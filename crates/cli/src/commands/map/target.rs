@@ -10,10 +10,9 @@ use sstfilter::FileId;
 use sstfilter_map::{MapMerge, MapOptions, MapReport as Written};
 
 use crate::commands::options::OutArgs;
-use crate::file::context::Context;
-use crate::file::look::Look;
+use crate::file::look::Format;
 use crate::file::map::OpenMap;
-use crate::file::open::open;
+use crate::file::open::{Context, open};
 use crate::file::problem::Problem;
 use crate::file::replace::{Mark, write_with};
 use crate::file::walk::Found;
@@ -59,7 +58,7 @@ fn parse_page_bytes(text: &str) -> Result<u32, String> {
 }
 
 /// The mark of all maps.
-const MARK: Mark = Mark::End(Look::Map);
+const MARK: Mark = Mark::End(Format::FileMap);
 
 impl Target {
     pub(super) fn threads(&self) -> usize {
@@ -113,7 +112,7 @@ impl Target {
         problems: &[(PathBuf, Problem)],
     ) -> anyhow::Result<(Outcome, WrittenMap)> {
         let context = Context::default();
-        let opened = open(&Found::alone(&self.file.out), &context).map_err(|problem| problem.reason)?;
+        let opened = open(&Found::alone(&self.file.out), &context)?;
         let file = describe(&opened, &context);
         let mut findings = left_out(problems);
         let mut notes = Vec::new();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::file::open::{Context, open_to_probe};
-use crate::file::problem::{Problem, State, explained};
+use crate::file::problem::{Problem, State};
 use crate::file::walk::{Found, Walk};
 use crate::model::absent::{AbsentKeys, Maker};
 use crate::model::batch::{KeyBatch, all_of, in_parallel};
@@ -13,9 +13,7 @@ use crate::model::group::{Family, Surveyed};
 use crate::model::judge::advise;
 use crate::model::probe::{Because, FileProbe, probe};
 use crate::print::types::Bits;
-use crate::system::input;
 use crate::system::progress::Progress;
-use crate::words::group::without_path;
 
 /// The tables of a store by column family, and the keys that those of each family were measured on.
 pub(crate) struct Survey {
@@ -86,7 +84,7 @@ fn count(report: &mut FileReport, keys: u64) {
 
 /// Adds why the keys of a table cannot be read.
 fn blame_data(report: &mut FileReport, problem: &Problem, context: &Context) {
-    let why = without_path(&explained(&problem.reason), &input::name(&report.path.0));
+    let (why, _) = problem.about(&report.path.0);
     if report.reasons.iter().any(|reason| reason.why.contains(&why)) {
         return;
     }
@@ -106,28 +104,22 @@ fn measure(
     let made = files.iter_mut().flat_map(|file| core::mem::take(&mut file.made));
     let absent = given.cloned().unwrap_or_else(|| AbsentKeys::made(made, maker));
     let keys = KeyBatch::new(absent.keys.iter().map(Vec::as_slice).collect());
-    let probed = in_parallel(files, None, |file| probe_one(file, &keys, &absent, context))?;
+    let probe = |file: &Surveyed| {
+        let opened = match open_to_probe(&file.found, context) {
+            Ok(opened) => opened,
+            Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
+        };
+        let probed = probe(&opened, &keys, None, context);
+        if !absent.is_made {
+            AbsentKeys::observe(&probed, &keys, &opened)?;
+        }
+        anyhow::Ok(probed)
+    };
+    let probed = in_parallel(files, None, probe)?;
     for (file, probed) in files.iter_mut().zip(probed) {
         file.add(&probed?, &absent, context);
     }
     Ok(absent)
-}
-
-fn probe_one(
-    file: &Surveyed,
-    keys: &KeyBatch<'_>,
-    absent: &AbsentKeys,
-    context: &Context,
-) -> anyhow::Result<FileProbe> {
-    let opened = match open_to_probe(&file.found, context) {
-        Ok(opened) => opened,
-        Err(problem) => return Ok(FileProbe::unopened(&problem, all_of(keys.keys.len()))),
-    };
-    let probed = probe(&opened, keys, None, context);
-    if !absent.is_made {
-        AbsentKeys::observe(&probed, keys, &opened)?;
-    }
-    Ok(probed)
 }
 
 impl Surveyed {

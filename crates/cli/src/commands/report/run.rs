@@ -10,19 +10,18 @@ use sstfilter_charts::{Axis, Chart, Colour, Form, Mark, Point, Series, Style, to
 
 use super::rates::Survey;
 use crate::commands::options::{FamilyArgs, parse_bits_per_key};
-use crate::file::key_list::KeysFormat;
+use crate::file::look::Format;
 use crate::file::open::Context;
-use crate::file::problem::{State, explained};
+use crate::file::problem::State;
 use crate::file::replace::OwnFiles;
 use crate::model::absent::AbsentKeys;
 use crate::model::costs::{Cost, TableFilter};
-use crate::model::file::{FileReport, Format, Reason};
+use crate::model::file::{FileReport, Reason};
 use crate::model::group::{Family, Figures, Surveyed};
-use crate::model::judge::{Step, advice};
+use crate::model::judge::{advice, command_line};
 use crate::print::html::{document, figure, head, links, list, paragraph, rows, section, whole};
 use crate::print::types::{Figure, Open, PathName, Rate};
 use crate::print::{Extent, Json, Outcome, Record, record};
-use crate::system::input;
 use crate::words::escape::{path_name, shell_word};
 use crate::words::group;
 use crate::words::units::{counted, grouped, parse_fpr, percent, with_margin};
@@ -104,10 +103,10 @@ const FILES: [(&str, &str); 2] = [
 ];
 
 /// Reports on a store. The answer is no if a table is damaged, and a failure if one cannot be read.
-pub(crate) fn run(args: &ReportArgs, format: KeysFormat, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
+pub(crate) fn run(args: &ReportArgs, context: &Context) -> anyhow::Result<(Outcome, StoreReport)> {
     // Checked first: minutes of work must not end at a directory that cannot be written.
     let files = args.out.as_deref().map(|out| OwnFiles::prepare(out, FILES, args.absent.as_slice())).transpose()?;
-    let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, format)).transpose()?;
+    let given = args.absent.as_deref().map(|path| AbsentKeys::given(path, context)).transpose()?;
     let survey = Survey::of(&args.paths, args.family.family.as_deref(), given.as_ref(), context)?;
     let states = survey.tables().map(|table| table.state);
     let problems = survey.walk.problems.iter().map(|(_, problem)| problem.state);
@@ -125,9 +124,7 @@ impl StoreReport {
         let tables: Vec<_> = survey.tables().collect();
         let (title, remarks) = (title(&tables), remarks(&tables, args, context));
         let mut findings = vec![needing_a_look(&tables)];
-        for (path, problem) in &survey.walk.problems {
-            findings.push(format!("{}: {}", input::name(path), explained(&problem.reason)));
-        }
+        findings.extend(survey.walk.problem_lines());
         if tables.iter().any(|table| table.format.is_table()) {
             let verify = format!("sstfilter verify{}{}", context.options, paths(args));
             let read = if args.absent.is_some() {
@@ -204,7 +201,7 @@ fn title(tables: &[&FileReport]) -> String {
     };
     let engine = |table: &&FileReport| match table.format {
         Format::Table => Some("sstfilter"),
-        format => format.text().strip_suffix(" table"),
+        format => format.engine(),
     };
     let engines: BTreeSet<_> = tables.iter().filter_map(engine).collect();
     let engines = if engines.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(engines).join(", ")) };
@@ -233,9 +230,9 @@ fn remarks(tables: &[&FileReport], args: &ReportArgs, context: &Context) -> Vec<
 fn remark(files: &[&(&FileReport, &Reason)], args: &ReportArgs, context: &Context) -> Option<Remark> {
     let (file, reason) = files.first()?;
     let words: Vec<_> = files.iter().map(|(file, _)| shell_word(&file.path.0)).collect();
-    let line = |step: &Step| match step.command {
-        "rebuild" if files.len() > 1 => step.line(context, &[format!("--only-problems{}", paths(args))]),
-        _ => step.line(context, &words),
+    let line = |command: &&str| match *command {
+        "rebuild" if files.len() > 1 => command_line(command, context, &[format!("--only-problems{}", paths(args))]),
+        _ => command_line(command, context, &words),
     };
     let is_other = |(_, other): &&(&FileReport, &Reason)| other.why != reason.why;
     let example = if files.iter().any(is_other) { ", for example" } else { "" };
