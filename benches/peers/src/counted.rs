@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use sstfilter::{FilterBlock, FilterReader, Filters, KeyHash};
 
-use crate::harness::{Length, least_times};
+use crate::harness::least_times;
 use crate::keys::KeySet;
 use crate::record::{CountedProbe, SharedProbe};
 use crate::subject::{BuildError, count_where};
@@ -29,8 +29,7 @@ const PASSES: usize = 4;
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length) -> Result<Vec<CountedProbe>, BuildError> {
-    let turns = if length == Length::Quick { 20 } else { 100 };
+pub fn measure(turns: usize) -> Result<Vec<CountedProbe>, BuildError> {
     let absent = KeySet::absent(QUERIES);
     let mut records = Vec::new();
     for keys in KEYS {

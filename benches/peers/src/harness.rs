@@ -11,17 +11,6 @@ use crate::subject::{BuildError, BuildResult, Filter, Queries, Subject, Workload
 /// Loops per turn. The first also loads the filter into the caches that it fits into.
 const PASSES: usize = 4;
 
-/// The duration of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// Under two minutes.
-    Quick,
-    /// Under twenty minutes.
-    Full,
-    /// Also 100 million keys.
-    Large,
-}
-
 /// How often everything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {

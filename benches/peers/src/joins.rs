@@ -1,32 +1,22 @@
 //! A hash join with a filter in front of its table: whether the whole join gets faster.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::thread;
 
-use clap::Args;
 use hashbrown::HashTable;
-use sstfilter::simd::InstructionSet;
 use sstfilter::{BitsPerKey, DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 use sstfilter_charts::Align::{Left, Right};
-use sstfilter_charts::{Machine, Table, grouped, today};
+use sstfilter_charts::{Table, grouped};
 use xorf::{BinaryFuse8, Filter as _};
 
 use crate::figures::nanoseconds;
 use crate::harness::least_times;
 use crate::keys::{KeySet, Keys};
-use crate::report::describe;
+use crate::page::filled;
+use crate::record::Run;
 use crate::subject::{BATCH_KEYS, BuildError, Queries};
 use crate::subjects::sstfilter::{self as ours, NAME};
 use crate::subjects::{fastbloom, sbbf};
-
-/// The measurement of joins.
-#[derive(Debug, Args)]
-pub struct JoinsArgs {
-    /// Take seconds: a tenth of the rows, fewer repetitions.
-    #[arg(long)]
-    quick: bool,
-}
 
 /// Percentages of probing rows that have a match.
 const MATCHES: [usize; 6] = [1, 5, 10, 20, 30, 50];
@@ -73,20 +63,8 @@ const FILTERS: [(&str, &str, Option<Build>); 9] = [
 /// # Errors
 ///
 /// The error of a filter's builder, or two joins with different results.
-pub fn run(args: &JoinsArgs) -> Result<(), Box<dyn Error>> {
-    let (build_rows, probe_rows, turns) = if args.quick { (100_000, 1_000_000, 3) } else { (1_000_000, 10_000_000, 7) };
-    let cores = thread::available_parallelism()?.get();
-    let mut text = format!(
-        "# Hash joins\n\nWritten by `sstfilter-peers joins` on {}. {}\n\n{} rows build the table, {} probe it, in \
-         batches of {BATCH_KEYS}.\nThe table is a `hashbrown::HashTable`, whose control bytes filter by themselves; rows \
-         are looked up one after the other.\nTimes are nanoseconds per probing row of the whole join: hashing, the \
-         table, the filter and all probes. In brackets, how\nmany times as fast as without a filter. Columns are \
-         shares of probing rows with a match.\n",
-        today(),
-        describe(&Machine::this(InstructionSet::fastest().name())),
-        grouped(build_rows as u64),
-        grouped(probe_rows as u64),
-    );
+pub fn run(build_rows: usize, probe_rows: usize, turns: usize) -> Result<(), Box<dyn Error>> {
+    let (run, cores) = (Run::now(Vec::new()), thread::available_parallelism()?.get());
     let present = KeySet::present(build_rows);
     // Doubled up to all cores, which may be no power of two.
     let counts = std::iter::successors(Some(1), |count| (count * 2 < cores).then_some(count * 2));
@@ -100,11 +78,19 @@ pub fn run(args: &JoinsArgs) -> Result<(), Box<dyn Error>> {
             }
         }
     }
-    for (threads, rows) in counts.iter().zip(&tables) {
+    let sections = counts.iter().zip(&tables).map(|(threads, rows)| {
         let threads = if *threads == 1 { "One thread".to_owned() } else { format!("{threads} threads") };
-        let _ = write!(text, "\n## {threads}\n\n{}", table(rows).markdown());
-    }
-    print!("{text}");
+        format!("{threads}\n\n{}", table(rows).markdown())
+    });
+    let values = [
+        ("date", run.date.clone()),
+        ("machine", run.machine()),
+        ("build rows", grouped(build_rows as u64)),
+        ("probe rows", grouped(probe_rows as u64)),
+        ("batch", BATCH_KEYS.to_string()),
+        ("threads", sections.collect::<Vec<_>>().join("\n## ")),
+    ];
+    print!("{}", filled(include_str!("pages/joins.txt"), &values));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use sstfilter::{DEFAULT_HASH_SEED, KeyHash, KeyHasher, Sizing};
 use xorf::{BinaryFuse8, Filter as _};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::harness::{Length, least_times};
+use crate::harness::least_times;
 use crate::record::{ByteOperation, KeyBytes};
 use crate::subject::BuildError;
 use crate::subjects::sstfilter::{IN_USE, NAME, block};
@@ -96,8 +96,7 @@ impl<'a> Method<'a> {
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
-    let turns = if length == Length::Quick { 40 } else { 200 };
+pub fn measure(turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
     let mut records: Vec<_> = HASHED_BYTES.into_iter().flat_map(|bytes| hashing(bytes, turns)).collect();
     for bytes in PROBED_BYTES {
         records.extend(probing(bytes, turns)?);

@@ -8,6 +8,7 @@ mod joins;
 mod key_bytes;
 mod keys;
 mod many_filters;
+mod page;
 mod points;
 mod random;
 mod ranges;
@@ -19,14 +20,14 @@ mod subjects;
 mod tables;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use sstfilter::simd::InstructionSet;
-use sstfilter_charts::{Machine, grouped, today};
+use sstfilter_charts::{Table, grouped};
 
-use crate::harness::Length;
-use crate::record::Measurements;
+use crate::points::Round;
+use crate::record::{Measurements, Run, Uses};
 use crate::run_args::RunArgs;
 use crate::subject::Subject;
 use crate::subjects::IsaChoice;
@@ -47,11 +48,26 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Turns measurements into results/tables.md and charts.
-    Report(report::ReportArgs),
+    Report {
+        /// The directory of `results`, which has the records, and where tables.md and the charts go.
+        #[arg(long, value_name = "DIR", default_value = "benches")]
+        out: PathBuf,
+    },
     /// Turns measurements into the times that `sstfilter advise` ranks kinds by.
-    Advice(report::advice::AdviceArgs),
+    Advice {
+        /// Directory of peers.json, and of KIND.json for kinds that were measured by themselves.
+        #[arg(long, value_name = "DIR", default_value = "benches/results")]
+        results: PathBuf,
+        /// The file to write.
+        #[arg(long, value_name = "FILE", default_value = "crates/cli/src/commands/advise/measured.rs")]
+        out: PathBuf,
+    },
     /// Measures hash joins, and prints a page.
-    Joins(joins::JoinsArgs),
+    Joins {
+        /// Take seconds: a tenth of the rows, fewer repetitions.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Measures range filters.
     Ranges(RunArgs),
 }
@@ -72,9 +88,10 @@ struct MeasureArgs {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
-        Some(Command::Report(args)) => report::run(&args).map_err(Into::into),
-        Some(Command::Advice(args)) => report::advice::run(&args).map_err(Into::into),
-        Some(Command::Joins(args)) => joins::run(&args),
+        Some(Command::Report { out }) => report::run(&out).map_err(Into::into),
+        Some(Command::Advice { results, out }) => report::advice::run(&results, &out).map_err(Into::into),
+        Some(Command::Joins { quick: true }) => joins::run(100_000, 1_000_000, 3),
+        Some(Command::Joins { quick: false }) => joins::run(1_000_000, 10_000_000, 7),
         Some(Command::Ranges(args)) => ranges::run(&args),
         None => measure(&cli.measure),
     };
@@ -88,12 +105,9 @@ fn main() -> ExitCode {
 }
 
 impl MeasureArgs {
-    fn length(&self) -> Length {
-        match (self.run.quick, self.large) {
-            (true, _) => Length::Quick,
-            (_, true) => Length::Large,
-            _ => Length::Full,
-        }
+    fn rounds(&self) -> Vec<Round> {
+        let usual = if self.run.quick { points::QUICK.as_slice() } else { &points::FULL };
+        usual.iter().copied().chain(self.large.then_some(points::LARGE)).collect()
     }
 
     fn subjects(&self) -> Vec<Box<dyn Subject>> {
@@ -104,6 +118,16 @@ impl MeasureArgs {
         });
         subjects
     }
+
+    /// Measures the uses that only a few filters take part in.
+    fn uses(&self) -> Result<Uses, Box<dyn Error>> {
+        let turns = |quick, full| if self.run.quick { quick } else { full };
+        Ok(Uses {
+            key_bytes: key_bytes::measure(turns(40, 200))?,
+            counted: counted::measure(turns(20, 100))?,
+            many_filters: many_filters::measure(turns(3, 20), self.isa)?,
+        })
+    }
 }
 
 fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
@@ -111,34 +135,19 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     if subjects.is_empty() {
         return Err("no crate and no filter has that name; without --only all are measured".into());
     }
-    let mut measurements = Measurements {
-        date: today(),
-        arguments: args.run.arguments(&[(args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")]),
-        machine: Machine::this(InstructionSet::fastest().name()),
-        records: Vec::new(),
-        many_filters: Vec::new(),
-        key_bytes: Vec::new(),
-        counted: Vec::new(),
-    };
-    for round in points::rounds(args.length()) {
-        let records = points::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
-        println!("{} keys\n\n{}", grouped(round.keys as u64), tables::of_size(&records, round.keys as u64).aligned());
-        measurements.records.extend(records);
+    let run = Run::now(args.run.arguments(&[(args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")]));
+    let mut records = Vec::new();
+    for round in args.rounds() {
+        let keys = round.keys as u64;
+        records.extend(points::measure(&subjects, round, |problem| eprintln!("left out: {problem}")));
+        print(&format!("{} keys", grouped(keys)), &tables::of_size(&records, keys));
     }
-    if args.run.only.is_empty() {
-        measure_uses(args, &mut measurements)?;
-    }
-    Ok(args.run.write(&measurements)?)
+    let uses = if args.run.only.is_empty() { args.uses()? } else { Uses::default() };
+    tables::of_uses(&uses).for_each(|(title, table)| print(title, &table));
+    Ok(args.run.write(&Measurements { run, records, uses })?)
 }
 
-/// Measures the uses that only a few filters take part in.
-fn measure_uses(args: &MeasureArgs, measurements: &mut Measurements) -> Result<(), Box<dyn Error>> {
-    measurements.key_bytes = key_bytes::measure(args.length())?;
-    println!("hashing keys\n\n{}", tables::hashing(&measurements.key_bytes).aligned());
-    println!("from key bytes to an answer\n\n{}", tables::hashing_and_probing(&measurements.key_bytes).aligned());
-    measurements.counted = counted::measure(args.length())?;
-    println!("counted single probes\n\n{}", tables::counted(&measurements.counted).aligned());
-    measurements.many_filters = many_filters::measure(args.length(), args.isa)?;
-    println!("one absent key, many filters\n\n{}", tables::many_filters(&measurements.many_filters).aligned());
-    Ok(())
+/// Prints a table with its title.
+fn print(title: &str, table: &Table) {
+    println!("{title}\n\n{}", table.aligned());
 }

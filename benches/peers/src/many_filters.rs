@@ -8,7 +8,7 @@ use sstfilter::{
     MatchMatrix,
 };
 
-use crate::harness::{Length, Stretches};
+use crate::harness::Stretches;
 use crate::keys::KeySet;
 use crate::record::{Allocation, ManyFilters};
 use crate::subject::BuildError;
@@ -50,8 +50,7 @@ struct Method<'a> {
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
-    let turns = if length == Length::Quick { 3 } else { 20 };
+pub fn measure(turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let mut records = Vec::new();
     for keys in KEYS_PER_FILTER {
         for allocation in [Allocation::InARow, Allocation::AmongOthers] {

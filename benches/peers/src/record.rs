@@ -7,29 +7,61 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sstfilter_charts::Machine;
+use sstfilter::simd::InstructionSet;
+use sstfilter_charts::{Machine, today};
 
 use crate::subject::{Family, HashUse};
 
-/// Everything of one run.
+/// When, how and where figures were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measurements {
+pub struct Run {
     /// The day, as `YYYY-MM-DD`, UTC.
     pub date: String,
     /// The arguments it was run with.
     pub arguments: Vec<String>,
     /// The machine.
     pub machine: Machine,
+}
+
+impl Run {
+    /// A run today on this machine.
+    pub fn now(arguments: Vec<String>) -> Self {
+        Self { date: today(), arguments, machine: Machine::this(InstructionSet::fastest().name()) }
+    }
+
+    /// The machine in a sentence.
+    pub fn machine(&self) -> String {
+        let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = &self.machine;
+        format!(
+            "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
+            caches.join(", "),
+            instruction_sets.join(", ")
+        )
+    }
+}
+
+/// Everything of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// The run.
+    #[serde(flatten)]
+    pub run: Run,
     /// One filter at a time.
     pub records: Vec<Record>,
+    /// A few filters in use.
+    #[serde(flatten)]
+    pub uses: Uses,
+}
+
+/// The uses that only a few filters take part in. A run of some subjects has none of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uses {
     /// One key, many filters.
-    #[serde(default)]
     pub many_filters: Vec<ManyFilters>,
     /// From the bytes of a key to its hash, and to the answer.
-    #[serde(default)]
     pub key_bytes: Vec<KeyBytes>,
     /// Probes that are checked and counted.
-    #[serde(default)]
     pub counted: Vec<CountedProbe>,
 }
 

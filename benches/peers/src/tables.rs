@@ -5,7 +5,7 @@ use sstfilter_charts::{Column, Table, grouped};
 
 use crate::figures::{bytes, nanoseconds, percent, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
-use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, ours_beside};
+use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
 
 /// The numbers of keys that occur, ascending.
@@ -59,6 +59,17 @@ pub fn of_size(records: &[Record], n: u64) -> Table {
     Table::of(of_size.map(|record| beside(record, records)), &columns)
 }
 
+/// The tables of what is measured of a few filters: titles and tables, those without rows left out.
+pub fn of_uses(uses: &Uses) -> impl Iterator<Item = (&'static str, Table)> {
+    let tables = [
+        ("Hashing keys", hashing(&uses.key_bytes)),
+        ("From key bytes to an answer", hashing_and_probing(&uses.key_bytes)),
+        ("Counted single probes", counted(&uses.counted)),
+        ("One absent key, many filters", many_filters(&uses.many_filters)),
+    ];
+    tables.into_iter().filter(|(_, table)| !table.is_empty())
+}
+
 /// A way from the bytes of a key, and our time to compare with.
 type KeyBytesBeside<'a> = (&'a KeyBytes, Option<f64>);
 
@@ -68,7 +79,7 @@ fn of_operation(operation: ByteOperation, records: &[KeyBytes]) -> impl Iterator
 }
 
 /// Makes the table of hashing: our hasher, and the function that it calls.
-pub fn hashing(records: &[KeyBytes]) -> Table {
+fn hashing(records: &[KeyBytes]) -> Table {
     let columns: [Column<KeyBytesBeside<'_>>; 5] = [
         ("crate", Left, |(record, _)| record.implementation.clone()),
         ("call", Left, |(record, _)| record.method.clone()),
@@ -80,7 +91,7 @@ pub fn hashing(records: &[KeyBytes]) -> Table {
 }
 
 /// Keys of several lengths hashed and probed, one by one.
-pub fn hashing_and_probing(records: &[KeyBytes]) -> Table {
+fn hashing_and_probing(records: &[KeyBytes]) -> Table {
     let columns: [Column<KeyBytesBeside<'_>>; 7] =
         [
             ("crate", Left, |(record, _)| record.implementation.clone()),
@@ -106,7 +117,7 @@ pub fn our_key_bytes(record: &KeyBytes, records: &[KeyBytes]) -> Option<f64> {
 }
 
 /// Our single probes, bare, counted, and counted from many threads.
-pub fn counted(records: &[CountedProbe]) -> Table {
+fn counted(records: &[CountedProbe]) -> Table {
     fn shared(record: &CountedProbe, cell: fn(SharedProbe) -> String) -> String {
         record.shared.map(cell).unwrap_or_default()
     }
@@ -128,7 +139,7 @@ pub fn counted(records: &[CountedProbe]) -> Table {
 type ManyFiltersBeside<'a> = (&'a ManyFilters, [Option<f64>; 2]);
 
 /// One key, many filters. A call per filter is compared with our call per filter, and with our set of one key.
-pub fn many_filters(records: &[ManyFilters]) -> Table {
+fn many_filters(records: &[ManyFilters]) -> Table {
     let columns: [Column<ManyFiltersBeside<'_>>; 9] = [
         ("crate", Left, |(record, _)| record.name()),
         ("probed by", Left, |(record, _)| record.method.clone()),

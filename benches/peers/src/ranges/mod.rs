@@ -10,12 +10,11 @@ pub mod tables;
 
 use std::error::Error;
 
-use sstfilter::simd::InstructionSet;
-use sstfilter_charts::{Machine, today};
-
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
+use crate::print;
+use crate::record::Run;
 use crate::run_args::RunArgs;
 
 /// Measures range filters.
@@ -33,9 +32,7 @@ pub fn run(args: &RunArgs) -> Result<(), Box<dyn Error>> {
     subjects.extend(peers::subjects(&LENGTHS[1..]));
     subjects.retain(|subject| args.is_wanted(subject.label().implementation, &subject.label().kind));
     let mut measurements = RangeMeasurements {
-        date: today(),
-        arguments: args.arguments(&[]),
-        machine: Machine::this(InstructionSet::fastest().name()),
+        run: Run::now(args.arguments(&[])),
         records: Vec::new(),
         correlated: Vec::new(),
         held: Vec::new(),
@@ -44,15 +41,13 @@ pub fn run(args: &RunArgs) -> Result<(), Box<dyn Error>> {
     for kind in KeyKind::ALL {
         let left_out = &mut measurements.left_out;
         let (records, held) = measure::measure(&subjects, kind, extent, |problem| left_out.push(problem))?;
-        println!("{}\n\n{}", kind.name(), tables::of_keys(&records, kind.name()).aligned());
+        print(kind.name(), &tables::of_keys(&records, kind.name()));
         measurements.records.extend(records);
         measurements.held.extend(held);
     }
     measurements.correlated = measure::correlated(&subjects, extent)?;
     measurements.held.extend(measure::held(&subjects, extent));
-    for (title, table) in tables::of_run(&measurements) {
-        println!("{title}\n\n{}", table.aligned());
-    }
+    tables::of_run(&measurements).for_each(|(title, table)| print(title, &table));
     measurements.left_out.iter().for_each(|problem| eprintln!("left out: {problem}"));
     Ok(args.write(&measurements)?)
 }

@@ -7,18 +7,14 @@ use super::ours::{ORDERED, hashed};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
 use crate::figures::{self, Figure, nanoseconds, percent, ratio};
 
-/// Titles of tables.
-pub const CORRELATED: &str = "Ranges close above a key";
-pub const FALSE_NEGATIVES: &str = "False negatives";
-
 /// The tables of a whole run: titles and tables, those without rows left out.
-pub fn of_run(run: &RangeMeasurements) -> Vec<(&'static str, Table)> {
+pub fn of_run(run: &RangeMeasurements) -> impl Iterator<Item = (&'static str, Table)> {
     let tables = [
         ("Where others are ahead of us", ahead(&run.records)),
-        (CORRELATED, correlated(run)),
-        (FALSE_NEGATIVES, false_negatives(&run.held)),
+        ("Ranges close above a key", correlated(run)),
+        ("False negatives", false_negatives(&run.held)),
     ];
-    tables.into_iter().filter(|(_, table)| !table.is_empty()).collect()
+    tables.into_iter().filter(|(_, table)| !table.is_empty())
 }
 
 /// Returns the kinds of keys that were measured, in order, each with its table.

@@ -5,7 +5,7 @@ use sstfilter_charts::{Table, grouped};
 
 use crate::figures::{Figure, ahead, is_ahead, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
-use crate::record::{ByteOperation, KeyBytes, ManyFilters, Record, ours_beside};
+use crate::record::{ByteOperation, Record, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
 use crate::tables::{our_key_bytes, ours_by};
 
@@ -42,7 +42,7 @@ fn peers(records: &[Record]) -> Vec<&Record> {
 }
 
 /// Lists each peer that is ahead with keys as bytes, or with many filters, and by how much.
-pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
+pub fn uses(Uses { key_bytes, many_filters, .. }: &Uses) -> Table {
     let mut table = Table::new([("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
     for record in key_bytes {
         let at = match record.operation {
@@ -76,8 +76,9 @@ mod tests {
 
     #[test]
     fn a_peer_with_keys_as_bytes_is_listed_only_where_it_is_faster() {
-        let rows = [key_bytes(NAME, "a", "a", 4.0), key_bytes("slow", "b", "a", 5.0), key_bytes("fast", "c", "a", 2.0)];
-        let text = uses(&rows, &[]).markdown();
+        let rows =
+            vec![key_bytes(NAME, "a", "a", 4.0), key_bytes("slow", "b", "a", 5.0), key_bytes("fast", "c", "a", 2.0)];
+        let text = uses(&Uses { key_bytes: rows, ..Uses::default() }).markdown();
         assert!(text.contains("| fast | c | hash and single probe, keys of 8 bytes | 0.50x |"), "{text}");
         assert!(!text.contains("slow"), "{text}");
     }

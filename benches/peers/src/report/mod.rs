@@ -6,27 +6,15 @@ mod ahead;
 mod charts;
 mod engines;
 mod markdown;
-mod ranges;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use serde::de::DeserializeOwned;
-use sstfilter_charts::Machine;
 
 use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
-
-/// The directory of the report.
-#[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// The directory of `results`, which has the records, and where tables.md and the charts go.
-    #[arg(long, value_name = "DIR", default_value = "benches")]
-    out: PathBuf,
-}
 
 /// The input of the tables.
 #[derive(Debug)]
@@ -38,29 +26,13 @@ struct Material {
     charts: Vec<charts::Image>,
 }
 
-/// The machine in a sentence.
-pub fn describe(machine: &Machine) -> String {
-    let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
-    format!(
-        "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
-        caches.join(", "),
-        instruction_sets.join(", ")
-    )
-}
-
-/// The versions of crates, each once.
-fn versions<'a>(crates: impl Iterator<Item = (&'a String, &'a String)>) -> String {
-    let versions: BTreeSet<_> = crates.map(|(name, version)| format!("{name} {version}")).collect();
-    versions.into_iter().collect::<Vec<_>>().join(", ") + "\n"
-}
-
 /// Writes tables.md and the charts.
 ///
 /// # Errors
 ///
 /// The system's error for a file that cannot be read or written.
-pub fn run(args: &ReportArgs) -> io::Result<()> {
-    let results = args.out.join("results");
+pub fn run(out: &Path) -> io::Result<()> {
+    let results = out.join("results");
     fs::create_dir_all(&results)?;
     let peers: Measurements = read_json(&results.join("peers.json"))?;
     let native = read_if_there(&results.join("peers-native.json"))?;
@@ -82,10 +54,9 @@ fn read_if_there<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sstfilter_charts::Machine;
 
     use crate::record::tests::{key_bytes, record};
-    use crate::record::write_json;
+    use crate::record::{Run, Uses, write_json};
 
     #[test]
     fn a_new_report_keeps_the_pages_that_were_written_by_hand() {
@@ -94,19 +65,17 @@ mod tests {
         let (pages, by_hand) = (["RESULTS.md", "results/notes.md"].map(|page| out.join(page)), "Written by hand.\n");
         pages.iter().for_each(|page| fs::write(page, by_hand).unwrap());
         let peers = Measurements {
-            date: "2026-01-02".to_owned(),
-            arguments: vec!["--quick".to_owned()],
-            machine: Machine::this("portable"),
+            run: Run { date: "2026-01-02".to_owned(), ..Run::now(vec!["--quick".to_owned()]) },
             records: vec![record("sstfilter", "a", "a", 10_000), record("xorf", "Xor8", "a", 10_000)],
-            many_filters: Vec::new(),
-            key_bytes: vec![key_bytes("sstfilter", "a", "a", 4.0), key_bytes("xorf", "BinaryFuse8", "a", 2.0)],
-            counted: Vec::new(),
+            uses: Uses {
+                key_bytes: vec![key_bytes("sstfilter", "a", "a", 4.0), key_bytes("xorf", "BinaryFuse8", "a", 2.0)],
+                ..Uses::default()
+            },
         };
         write_json(&out.join("results/peers.json"), &peers).unwrap();
         write_json(&out.join("results/peers-native.json"), &peers).unwrap();
-        let args = ReportArgs { out: out.clone() };
         for _ in 0..2 {
-            run(&args).unwrap();
+            run(&out).unwrap();
             let text = fs::read_to_string(out.join("results/tables.md")).unwrap();
             assert!(text.contains("2026-01-02") && text.contains("Xor8"), "{text}");
             assert!(text.contains("## Compiled for the CPU") && text.contains("| 0.50x |"), "{text}");
