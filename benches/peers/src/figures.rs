@@ -13,6 +13,14 @@ pub fn ratio(theirs: f64, ours: Option<f64>) -> String {
     quotient.map_or_else(String::new, |quotient| format!("{quotient:.*}x", decimals(quotient).min(2)))
 }
 
+/// A record, and our record to compare with, unless it is ours itself.
+pub type Beside<'a, R> = (&'a R, Option<&'a R>);
+
+/// Formats the ratio of a record's time to ours, or nothing without one of them.
+pub fn times_ours<R>((record, ours): &Beside<'_, R>, time: fn(&R) -> Option<f64>) -> String {
+    time(record).map_or_else(String::new, |theirs| ratio(theirs, ours.and_then(time)))
+}
+
 /// Returns the number of decimals for three significant digits.
 fn decimals(value: f64) -> usize {
     [10.0, 100.0].into_iter().filter(|&limit| value < limit).count()

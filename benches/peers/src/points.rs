@@ -75,7 +75,6 @@ pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnM
 
 fn record(entrant: &Entrant<'_, Points>, keys: usize) -> Record {
     let (label, figures) = (entrant.label(), &entrant.figures[0]);
-    let measured = |least: Option<f64>| least.unwrap_or(f64::NAN);
     Record {
         implementation: label.implementation.to_owned(),
         version: crate_version(label.implementation).unwrap_or_default().to_owned(),
@@ -88,10 +87,10 @@ fn record(entrant: &Entrant<'_, Points>, keys: usize) -> Record {
         hash: label.hash,
         bits_per_key: entrant.bytes as f64 * 8.0 / keys as f64,
         fpr: figures.positives as f64 / RATE_QUERIES as f64,
-        build_ns_per_key: measured(entrant.build) / keys as f64,
-        query_miss_ns: measured(figures.miss.mean()),
-        query_hit_ns: measured(figures.hit.mean()),
-        batch_miss_ns: figures.batch.mean(),
+        build_ns_per_key: entrant.build / keys as f64,
+        query_miss_ns: figures.miss.mean(),
+        query_hit_ns: figures.hit.mean(),
+        batch_miss_ns: figures.batch_ns(),
         bytes_peak: entrant.bytes_peak,
     }
 }

@@ -1,6 +1,5 @@
 //! The records of a run.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -140,12 +139,10 @@ pub enum Allocation {
     AmongOthers,
 }
 
-impl fmt::Display for Allocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InARow => "in a row",
-            Self::AmongOthers => "among others",
-        })
+impl Allocation {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        if self == Self::InARow { "in a row" } else { "among others" }
     }
 }
 

@@ -3,7 +3,7 @@
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table, grouped};
 
-use crate::figures::{bytes, nanoseconds, percent, ratio};
+use crate::figures::{Beside, bytes, nanoseconds, percent, ratio, times_ours};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
 use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
@@ -16,15 +16,8 @@ pub fn sizes(records: &[Record]) -> Vec<u64> {
     sizes
 }
 
-/// A record, and our record to compare with, unless it is ours itself.
-type Beside<'a> = (&'a Record, Option<&'a Record>);
-
-fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a> {
+fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a, Record> {
     (record, ours_beside(record, records).filter(|ours| *ours != record))
-}
-
-fn times_ours((record, ours): &Beside<'_>, time: fn(&Record) -> Option<f64>) -> String {
-    time(record).map_or_else(String::new, |theirs| ratio(theirs, ours.and_then(time)))
 }
 
 fn time(time: Option<f64>) -> String {
@@ -34,10 +27,10 @@ fn time(time: Option<f64>) -> String {
 /// Makes the table of all subjects at `n` keys. Each time has its ratio to ours: single probes to our single probe,
 /// batches to our batch.
 pub fn of_size(records: &[Record], n: u64) -> Table {
-    let columns: [Column<Beside<'_>>; 15] = [
+    let columns: [Column<Beside<'_, Record>>; 15] = [
         ("crate", Left, |(record, _)| record.name()),
         ("filter", Left, |(record, _)| record.kind.clone()),
-        ("hash", Left, |(record, _)| record.hash.to_string()),
+        ("hash", Left, |(record, _)| format!("{:?}", record.hash).to_lowercase()),
         ("bits/key", Right, |(record, _)| format!("{:.2}", record.bits_per_key)),
         ("rate", Right, |(record, _)| percent(record.fpr)),
         ("build ns", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
@@ -146,7 +139,7 @@ fn many_filters(records: &[ManyFilters]) -> Table {
         ("filters", Right, |(record, _)| record.filters.to_string()),
         ("keys each", Right, |(record, _)| grouped(record.keys_per_filter)),
         ("in all", Right, |(record, _)| bytes(record.total_bytes)),
-        ("buffers", Left, |(record, _)| record.allocation.to_string()),
+        ("buffers", Left, |(record, _)| record.allocation.name().to_owned()),
         ("ns per key and filter", Right, |(record, _)| nanoseconds(record.ns_per_probe)),
         ("vs our call per filter", Right, |(record, ours)| ratio(record.ns_per_probe, ours[0])),
         ("vs our set of one key", Right, |(record, ours)| ratio(record.ns_per_probe, ours[1])),
@@ -157,7 +150,7 @@ fn many_filters(records: &[ManyFilters]) -> Table {
 
 /// Makes the table of single and batched probes of a program compiled for one CPU, compared with the usual program.
 pub fn compiled_for_cpu(records: &[Record], usual: &[Record]) -> Table {
-    let columns: [Column<(Beside<'_>, Option<&Record>)>; 9] = [
+    let columns: [Column<(Beside<'_, Record>, Option<&Record>)>; 9] = [
         ("crate", Left, |((record, _), _)| record.name()),
         ("filter", Left, |((record, _), _)| record.kind.clone()),
         ("keys", Right, |((record, _), _)| grouped(record.n)),

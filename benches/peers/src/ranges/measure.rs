@@ -61,13 +61,11 @@ pub fn measure(
     let sets =
         |length| Ok((keys.empty_ranges(kind, length, extent.ranges)?, keys.ranges_with_a_key(length, extent.ranges)));
     let sets = LENGTHS.into_iter().map(sets).collect::<io::Result<Vec<_>>>()?;
-    let views: Vec<_> = sets.iter().map(|(empty, held)| (empty.keys(), held.keys())).collect();
-    let all = sets.iter().zip(&views).map(|((empty, held), views)| (empty.all(&views.0), held.all(&views.1)));
-    let all: Vec<_> = LENGTHS.into_iter().zip(all).collect();
+    let views: Vec<_> = sets.iter().map(|(empty, held)| (empty.view(), held.view())).collect();
     let loads = |label: &Label| {
-        let covered = all.iter().filter(|(length, _)| label.covers(*length));
+        let covered = LENGTHS.into_iter().zip(&views).filter(|(length, _)| label.covers(*length));
         let load = covered.map(|(_, (empty, held))| {
-            let (absent, present) = (label.part_of(*empty), label.part_of(*held));
+            let (absent, present) = (label.part_of(empty.all()), label.part_of(held.all()));
             Load { absent, present, misses: absent.first(TIMED), hits: None }
         });
         load.collect()
@@ -91,7 +89,7 @@ pub fn measure(
 }
 
 fn record(entrant: &Entrant<'_, OfRanges>, built: Built, length: u64, figures: &Figures, empty: Counts) -> RangeRecord {
-    let (measured, keys) = (|least: Option<f64>| least.unwrap_or(f64::NAN), built.n as f64);
+    let keys = built.n as f64;
     RangeRecord {
         built,
         length,
@@ -99,9 +97,9 @@ fn record(entrant: &Entrant<'_, OfRanges>, built: Built, length: u64, figures: &
         is_allocated: entrant.is_allocated,
         empty_ranges: empty.ranges,
         fpr: empty.rate(),
-        build_ns_per_key: measured(entrant.build) / keys,
-        empty_ns: measured(figures.miss.mean()),
-        batch_ns: figures.batch.mean(),
+        build_ns_per_key: entrant.build / keys,
+        empty_ns: figures.miss.mean(),
+        batch_ns: figures.batch_ns(),
     }
 }
 
@@ -162,8 +160,8 @@ pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<Correla
 fn count(subject: &dyn Subject<OfRanges>, keys: &SortedKeys, sets: &[RangeSet]) -> Result<Vec<Counts>, BuildError> {
     let mut filter = subject.build(keys)?;
     let counts = sets.iter().map(|set| {
-        let views = set.keys();
-        let ranges = subject.label().part_of(set.all(&views));
+        let view = set.view();
+        let ranges = subject.label().part_of(view.all());
         Counts { ranges: ranges.len() as u64, positives: filter.count(ranges) }
     });
     Ok(counts.collect())

@@ -5,7 +5,7 @@ use sstfilter_charts::{Column, Table, grouped};
 
 use super::ours::{ORDERED, hashed};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
-use crate::figures::{self, Figure, nanoseconds, percent, ratio};
+use crate::figures::{self, Beside, Figure, nanoseconds, percent, times_ours};
 
 /// The tables of a whole run: titles and tables, those without rows left out.
 pub fn of_run(run: &RangeMeasurements) -> impl Iterator<Item = (&'static str, Table)> {
@@ -28,25 +28,18 @@ pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
     names.into_iter().map(|name| (title(name), of_keys(records, name))).collect()
 }
 
-/// A record, and our record to compare with, unless it is ours itself.
-type Beside<'a> = (&'a RangeRecord, Option<&'a RangeRecord>);
-
-fn times_ours((record, ours): &Beside<'_>, time: fn(&RangeRecord) -> f64) -> String {
-    ratio(time(record), ours.map(time))
-}
-
 /// All filters of keys of one kind.
 pub fn of_keys(records: &[RangeRecord], keys: &str) -> Table {
-    let columns: [Column<Beside<'_>>; 10] = [
+    let columns: [Column<Beside<'_, RangeRecord>>; 10] = [
         ("crate", Left, |(record, _)| record.built.implementation.clone()),
         ("filter", Left, |(record, _)| record.built.kind.clone()),
         ("range", Right, |(record, _)| power(record.length)),
         ("bits/key", Right, |(record, _)| bits(record)),
         ("rate", Right, |(record, _)| percent(record.fpr)),
         ("build", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
-        ("vs ours", Right, |row| times_ours(row, |record| record.build_ns_per_key)),
+        ("vs ours", Right, |row| times_ours(row, |record| Some(record.build_ns_per_key))),
         ("empty", Right, |(record, _)| nanoseconds(record.empty_ns)),
-        ("vs ours", Right, |row| times_ours(row, |record| record.empty_ns)),
+        ("vs ours", Right, |row| times_ours(row, |record| Some(record.empty_ns))),
         ("batch", Right, |(record, _)| record.batch_ns.map(nanoseconds).unwrap_or_default()),
     ];
     let of_keys = records.iter().filter(|record| record.built.keys == keys);

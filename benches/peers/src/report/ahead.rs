@@ -55,7 +55,7 @@ pub fn uses(Uses { key_bytes, many_filters, .. }: &Uses) -> Table {
     for record in many_filters {
         for (method, title) in [(ONE_BY_ONE, "our call per filter"), (SET_OF_ONE_KEY, "our set of one key")] {
             let (filters, keys) = (record.filters, grouped(record.keys_per_filter));
-            let at = format!("{filters} filters of {keys} keys, buffers {}, against {title}", record.allocation);
+            let at = format!("{filters} filters of {keys} keys, buffers {}, against {title}", record.allocation.name());
             let names = (&*record.implementation, &*record.method);
             push_if_ahead(&mut table, names, at, (record.ns_per_probe, ours_by(method, record, many_filters)));
         }

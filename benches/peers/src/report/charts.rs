@@ -1,23 +1,17 @@
 //! The charts of filter costs.
 
-use std::io;
-
-use sstfilter_charts::{Chart, Colour, Form, Frame, Mark, Point, Series, Style, grouped};
+use sstfilter_charts::{Chart, Colour, Form, Mark, Point, Series, Style, grouped};
 
 use crate::figures::{nanoseconds, percent};
 use crate::record::Record;
 use crate::subjects::sstfilter::NAME;
 
-/// A drawn chart.
-#[derive(Debug)]
-pub struct Image {
-    /// Its file's name.
-    pub file: &'static str,
-    /// The title.
-    pub title: String,
-    /// The drawing.
-    pub svg: String,
-}
+/// The charts of times by number of keys: file, title, and time.
+const BY_KEYS: [(&str, &str, fn(&Record) -> Option<f64>); 3] = [
+    ("build-by-keys.svg", "Building a filter", |record| Some(record.build_ns_per_key)),
+    ("single-by-keys.svg", "Single probes: absent keys, one call each", |record| Some(record.query_miss_ns)),
+    ("batch-by-keys.svg", "Batched probes: absent keys, where a crate has such a call", |record| record.batch_miss_ns),
+];
 
 /// The number of keys at which sizes are compared, if it was measured. At this size, rounding adds little to any
 /// filter.
@@ -34,25 +28,11 @@ const NOT_DRAWN: [&str; 7] = [
     "BinaryFuse16",
 ];
 
-/// Draws all charts for which there are `records`.
-///
-/// # Errors
-///
-/// The error of plotters.
-pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
-    let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
-    let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));
-    let build = by_keys("build-by-keys.svg", "Building a filter", |record| Some(record.build_ns_per_key));
-    let single =
-        by_keys("single-by-keys.svg", "Single probes: absent keys, one call each", |record| Some(record.query_miss_ns));
-    let batch = by_keys("batch-by-keys.svg", "Batched probes: absent keys, where a crate has such a call", |record| {
-        record.batch_miss_ns
-    });
-    rates.into_iter().chain([build, single, batch]).collect()
-}
-
-fn image(file: &'static str, chart: Chart) -> io::Result<Image> {
-    Ok(Image { file, svg: chart.svg(Frame::FILE).map_err(io::Error::other)?, title: chart.title })
+/// Returns all charts for which there are `records`, each with the name of its file.
+pub fn all(records: &[Record]) -> Vec<(&'static str, Chart)> {
+    let by_keys = |(file, title, time)| (file, Chart::by_keys(title, "nanoseconds per key", times(records, time)));
+    let rates = by_rate(records).map(|chart| ("bits-by-rate.svg", chart));
+    rates.into_iter().chain(BY_KEYS.map(by_keys)).collect()
 }
 
 fn by_rate(records: &[Record]) -> Option<Chart> {
@@ -63,12 +43,8 @@ fn by_rate(records: &[Record]) -> Option<Chart> {
         // The size in bits stands on the axis.
         let kind = record.kind.split(", ").next().unwrap_or(&record.kind);
         let tip = format!("{}: {:.2} bits per key, {}", record.title(), record.bits_per_key, percent(record.fpr));
-        add(
-            &mut all,
-            format!("{} {kind}", record.name()),
-            record,
-            Point { at: (record.fpr, record.bits_per_key), tip },
-        );
+        let point = Point { at: (record.fpr, record.bits_per_key), tip };
+        add(&mut all, format!("{} {kind}", record.name()), record, point);
     }
     let title = format!("Size and false positive rate, {} keys", grouped(keys));
     Some(Chart::by_rate(&title, all))

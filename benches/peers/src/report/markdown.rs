@@ -20,7 +20,7 @@ type Values = Vec<(&'static str, String)>;
 pub fn text(material: &Material) -> String {
     let Material { peers, native, engines, ranges, charts } = material;
     let Measurements { run, records, uses } = peers;
-    let images = charts.iter().map(|chart| format!("![{}]({})\n", chart.title, chart.file));
+    let images = charts.iter().map(|(file, chart)| format!("![{}]({file})\n", chart.title));
     let sizes = tables::sizes(records).into_iter();
     let sizes = sizes.map(|n| (format!("{} keys", grouped(n)), tables::of_size(records, n)));
     let ahead = [ahead::table(records), ahead::uses(uses)].iter().map(markdown).collect::<Vec<_>>();

@@ -12,6 +12,7 @@ use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use sstfilter_charts::{Chart, Frame};
 
 use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
@@ -23,7 +24,7 @@ struct Material {
     native: Option<Measurements>,
     engines: Vec<EngineRecord>,
     ranges: Option<RangeMeasurements>,
-    charts: Vec<charts::Image>,
+    charts: Vec<(&'static str, Chart)>,
 }
 
 /// Writes tables.md and the charts.
@@ -38,9 +39,9 @@ pub fn run(out: &Path) -> io::Result<()> {
     let native = read_if_there(&results.join("peers-native.json"))?;
     let engines = read_if_there(&results.join("engines.json"))?.unwrap_or_default();
     let ranges = read_if_there(&results.join("ranges.json"))?;
-    let charts = charts::all(&peers.records)?;
-    for chart in &charts {
-        fs::write(results.join(chart.file), &chart.svg)?;
+    let charts = charts::all(&peers.records);
+    for (file, chart) in &charts {
+        fs::write(results.join(file), chart.svg(Frame::FILE).map_err(io::Error::other)?)?;
     }
     let material = Material { peers, native, engines, ranges, charts };
     fs::write(results.join("tables.md"), markdown::text(&material))
