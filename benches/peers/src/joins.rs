@@ -43,7 +43,10 @@ struct Selection {
 type Select = dyn Fn(&[KeyHash], &mut Selection) + Sync;
 
 /// Builds a filter from the hashes of the build side.
-type Build = fn(&[KeyHash]) -> Result<Box<Select>, BuildError>;
+type Build = fn(&[KeyHash]) -> Selects;
+
+/// A filter that selects, or the reason why there is none.
+type Selects = Result<Box<Select>, BuildError>;
 
 /// A join without a filter, or with one of these.
 const FILTERS: [(&str, &str, Option<Build>); 9] = [
@@ -53,8 +56,8 @@ const FILTERS: [(&str, &str, Option<Build>); 9] = [
     (NAME, "standard Bloom, 10 bits", Some(|hashes| block("standard-bloom", hashes))),
     (NAME, "binary fuse, 10 bits", Some(|hashes| block("binary-fuse", hashes))),
     (NAME, "Ribbon, 10 bits", Some(|hashes| block("ribbon", hashes))),
-    ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(|hashes| Ok(split_block(hashes)))),
-    ("fastbloom", "Bloom, 10 bits", Some(|hashes| Ok(bloom(hashes)))),
+    ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(split_block)),
+    ("fastbloom", "Bloom, 10 bits", Some(bloom)),
     ("xorf", "BinaryFuse8", Some(binary_fuse)),
 ];
 
@@ -166,58 +169,56 @@ fn probe_part(table: &HashTable<Row>, keys: &[u64], select: Option<&Select>) -> 
     joined
 }
 
-impl Selection {
-    /// Selects by single probes. No branch depends on an answer, which nobody could predict.
-    #[inline]
-    fn by_probe(&mut self, hashes: &[KeyHash], may_contain: impl Fn(KeyHash) -> bool) {
-        self.rows.resize(hashes.len(), 0);
-        self.count = 0;
+/// Selects by single probes. No branch depends on an answer, which nobody could predict.
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+fn by_probe(may_contain: impl Fn(u64) -> bool + Sync + 'static) -> Selects {
+    Ok(Box::new(move |hashes, selection| {
+        selection.rows.resize(hashes.len(), 0);
+        selection.count = 0;
         for (row, &hash) in hashes.iter().enumerate() {
-            self.rows[self.count] = row;
-            self.count += usize::from(may_contain(hash));
+            selection.rows[selection.count] = row;
+            selection.count += usize::from(may_contain(hash.get()));
         }
-    }
-
-    /// Selects by a batch of answers.
-    fn by_batch(&mut self, hashes: &[KeyHash], answer: impl Fn(&[KeyHash], &mut MatchBitmap)) {
-        answer(hashes, &mut self.matches);
-        self.rows.clear();
-        self.rows.extend(self.matches.iter());
-        self.count = self.rows.len();
-    }
+    }))
 }
 
-fn register_blocked(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+/// Selects by a batch of answers.
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+fn by_batch(answer: impl Fn(&[KeyHash], &mut MatchBitmap) + Sync + 'static) -> Selects {
+    Ok(Box::new(move |hashes, selection| {
+        answer(hashes, &mut selection.matches);
+        selection.rows.clear();
+        selection.rows.extend(selection.matches.iter());
+        selection.count = selection.rows.len();
+    }))
+}
+
+fn register_blocked(hashes: &[KeyHash]) -> Selects {
     // A byte per key, rounded to a power of two.
     let filter =
         RegisterBlockedBloom::with_shape(HashIdentity::default(), (hashes.len() as u64).next_power_of_two(), 2)?;
     filter.insert_all(hashes);
-    Ok(Box::new(move |batch, selection| {
-        selection.by_batch(batch, |batch, matches| filter.contains_batch(batch, matches));
-    }))
+    by_batch(move |batch, matches| filter.contains_batch(batch, matches))
 }
 
-fn block(name: &str, hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+fn block(name: &str, hashes: &[KeyHash]) -> Selects {
     let block = ours::block(name, BitsPerKey::TEN.into(), hashes)?;
-    Ok(Box::new(move |batch, selection| {
-        selection.by_batch(batch, |batch, matches| block.may_contain_batch(batch, matches));
-    }))
+    by_batch(move |batch, matches| block.may_contain_batch(batch, matches))
 }
 
-fn split_block(hashes: &[KeyHash]) -> Box<Select> {
+fn split_block(hashes: &[KeyHash]) -> Selects {
     let filter = sbbf::filled(10, hashes.len(), hashes.iter().map(|hash| hash.get()));
-    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+    by_probe(move |hash| filter.contains_hash(hash))
 }
 
-fn bloom(hashes: &[KeyHash]) -> Box<Select> {
+fn bloom(hashes: &[KeyHash]) -> Selects {
     let filter = fastbloom::filled(hashes.len(), hashes.iter().map(|hash| hash.get()));
-    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+    by_probe(move |hash| filter.contains_hash(hash))
 }
 
-fn binary_fuse(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
-    let numbers: Vec<_> = hashes.iter().map(|hash| hash.get()).collect();
-    let filter = BinaryFuse8::try_from(&numbers)?;
-    Ok(Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains(&hash.get()))))
+fn binary_fuse(hashes: &[KeyHash]) -> Selects {
+    let filter = BinaryFuse8::try_from(&hashes.iter().map(|hash| hash.get()).collect::<Vec<_>>())?;
+    by_probe(move |hash| filter.contains(&hash))
 }
 
 #[cfg(test)]
