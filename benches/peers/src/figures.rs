@@ -38,6 +38,22 @@ pub fn bytes(count: u64) -> String {
     if mebibytes >= 1.0 { format!("{mebibytes:.1} MiB") } else { format!("{kibibytes:.1} KiB") }
 }
 
+/// Returns the records of each key, in the order in which keys first occur.
+pub fn groups<'a, R, K: PartialEq>(
+    records: impl IntoIterator<Item = &'a R>,
+    key: impl Fn(&'a R) -> K,
+) -> Vec<(K, Vec<&'a R>)> {
+    let mut groups: Vec<(K, Vec<&R>)> = Vec::new();
+    for record in records {
+        let own = key(record);
+        match groups.iter_mut().find(|(other, _)| *other == own) {
+            Some((_, members)) => members.push(record),
+            None => groups.push((own, vec![record])),
+        }
+    }
+    groups
+}
+
 /// Differences below this share are noise.
 const NOISE: f64 = 0.03;
 

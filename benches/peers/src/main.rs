@@ -29,7 +29,6 @@ use sstfilter_charts::{Table, grouped};
 use crate::points::Round;
 use crate::record::{Measurements, Run, Uses};
 use crate::run_args::RunArgs;
-use crate::subject::Subject;
 use crate::subjects::IsaChoice;
 
 #[global_allocator]
@@ -95,28 +94,15 @@ fn main() -> ExitCode {
         Some(Command::Ranges(args)) => ranges::run(&args),
         None => measure(&cli.measure),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("sstfilter-peers: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    eprintln!("sstfilter-peers: {error}");
+    ExitCode::FAILURE
 }
 
 impl MeasureArgs {
-    fn rounds(&self) -> Vec<Round> {
+    fn rounds(&self) -> impl Iterator<Item = Round> {
         let usual = if self.run.quick { points::QUICK.as_slice() } else { &points::FULL };
-        usual.iter().copied().chain(self.large.then_some(points::LARGE)).collect()
-    }
-
-    fn subjects(&self) -> Vec<Box<dyn Subject>> {
-        let mut subjects = subjects::all(self.isa);
-        subjects.retain(|subject| {
-            let label = subject.label();
-            self.run.is_wanted(label.implementation, label.kind)
-        });
-        subjects
+        usual.iter().copied().chain(self.large.then_some(points::LARGE))
     }
 
     /// Measures the uses that only a few filters take part in.
@@ -131,7 +117,8 @@ impl MeasureArgs {
 }
 
 fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
-    let subjects = args.subjects();
+    let mut subjects = subjects::all(args.isa);
+    subjects.retain(|subject| args.run.is_wanted(subject.label().implementation, subject.label().kind));
     if subjects.is_empty() {
         return Err("no crate and no filter has that name; without --only all are measured".into());
     }

@@ -12,8 +12,8 @@ use crate::subject::{BuildError, Queries, Subject};
 /// Lengths of ranges.
 pub const LENGTHS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
 
-/// Degrees of correlation, and the length of the ranges.
-const DEGREES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+/// Degrees of correlation with their titles, and the length of the ranges.
+pub const DEGREES: [(&str, f64); 5] = [("D = 0", 0.0), ("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75), ("1", 1.0)];
 const CORRELATED_LENGTH: u64 = 1 << 10;
 
 /// The number of timed ranges. With their ends they stay in the second-level cache.
@@ -81,7 +81,7 @@ pub fn measure(
         figures.map(move |((length, load), figures)| {
             let held = Counts { ranges: load.present.len() as u64, positives: figures.found };
             let empty = Counts { ranges: load.absent.len() as u64, positives: figures.positives };
-            let held = held_record(built.clone(), ANYWHERE, Some(length), held);
+            let held = held_record(built.clone(), "at random", Some(length), held);
             (record(entrant, built.clone(), length, figures, empty), held)
         })
     });
@@ -114,11 +114,6 @@ fn built(label: &Label, keys: &str, n: u64) -> Built {
     }
 }
 
-/// The positions of ranges with a key.
-const ANYWHERE: &str = "at random";
-const AT_BOUNDARIES: &str = "across multiples of";
-const BETWEEN_KEYS: &str = "from above a key to the next";
-
 /// Keys of a small filter, and how many of them are built for each length.
 const FEW_KEYS: usize = 16;
 const SMALL_FILTERS: u64 = 10_000;
@@ -136,7 +131,7 @@ fn held_record(built: Built, place: &str, length: Option<u64>, counts: Counts) -
 pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<CorrelatedRecord>> {
     let kind = KeyKind::Uniform;
     let keys = SortedKeys::new(kind, extent.keys)?;
-    let sets = DEGREES.map(|degree| {
+    let sets = DEGREES.map(|(_, degree)| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 30")]
         let distance_log2 = (30.0 * (1.0 - degree)).round() as u32;
         keys.ranges_above_keys(distance_log2, CORRELATED_LENGTH, extent.ranges)
@@ -145,7 +140,7 @@ pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<Correla
     for subject in subjects.iter().filter(|subject| subject.label().is_built_for(CORRELATED_LENGTH)) {
         // `measure` has reported subjects that cannot be built.
         let Ok(counts) = caught(|| count(subject.as_ref(), &keys, &sets)) else { continue };
-        records.extend(DEGREES.into_iter().zip(counts).map(|(degree, empty)| CorrelatedRecord {
+        records.extend(DEGREES.into_iter().zip(counts).map(|((_, degree), empty)| CorrelatedRecord {
             built: built(subject.label(), kind.name(), keys.len() as u64),
             length: CORRELATED_LENGTH,
             degree,
@@ -196,7 +191,7 @@ fn around_multiples(subject: &dyn Subject<OfRanges>, length: u64, filters: u64, 
         all.ranges += counts.ranges;
         all.positives += counts.positives;
     }
-    let place = format!("{AT_BOUNDARIES} {step}, {keys} keys a filter");
+    let place = format!("across multiples of {step}, {keys} keys a filter");
     Some(held_record(built(subject.label(), "close to the multiples", keys as u64), &place, Some(length), all))
 }
 
@@ -204,7 +199,12 @@ fn around_multiples(subject: &dyn Subject<OfRanges>, length: u64, filters: u64, 
 fn between_keys(subject: &dyn Subject<OfRanges>, kind: KeyKind, extent: Extent) -> Option<HeldRecord> {
     let keys = SortedKeys::new(kind, extent.keys).ok()?;
     let counts = caught(|| count(subject, &keys, &[keys.ranges_between_keys()])).ok()?[0];
-    Some(held_record(built(subject.label(), kind.name(), keys.len() as u64), BETWEEN_KEYS, None, counts))
+    Some(held_record(
+        built(subject.label(), kind.name(), keys.len() as u64),
+        "from above a key to the next",
+        None,
+        counts,
+    ))
 }
 
 #[cfg(test)]

@@ -31,22 +31,17 @@ pub fn run(args: &RunArgs) -> Result<(), Box<dyn Error>> {
     let mut subjects = ours::subjects(&LENGTHS[1..])?;
     subjects.extend(peers::subjects(&LENGTHS[1..]));
     subjects.retain(|subject| args.is_wanted(subject.label().implementation, &subject.label().kind));
-    let mut measurements = RangeMeasurements {
-        run: Run::now(args.arguments(&[])),
-        records: Vec::new(),
-        correlated: Vec::new(),
-        held: Vec::new(),
-        left_out: Vec::new(),
-    };
+    let run = Run::now(args.arguments(&[]));
+    let (mut records, mut held, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for kind in KeyKind::ALL {
-        let left_out = &mut measurements.left_out;
-        let (records, held) = measure::measure(&subjects, kind, extent, |problem| left_out.push(problem))?;
-        print(kind.name(), &tables::of_keys(&records, kind.name()));
-        measurements.records.extend(records);
-        measurements.held.extend(held);
+        let measured = measure::measure(&subjects, kind, extent, |problem| left_out.push(problem))?;
+        print(kind.name(), &tables::of_keys(&measured.0, kind.name()));
+        records.extend(measured.0);
+        held.extend(measured.1);
     }
-    measurements.correlated = measure::correlated(&subjects, extent)?;
-    measurements.held.extend(measure::held(&subjects, extent));
+    let correlated = measure::correlated(&subjects, extent)?;
+    held.extend(measure::held(&subjects, extent));
+    let measurements = RangeMeasurements { run, records, correlated, held, left_out };
     tables::of_run(&measurements).for_each(|(title, table)| print(title, &table));
     measurements.left_out.iter().for_each(|problem| eprintln!("left out: {problem}"));
     Ok(args.write(&measurements)?)

@@ -3,7 +3,7 @@
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Table, grouped};
 
-use crate::figures::{Figure, ahead, is_ahead, ratio};
+use crate::figures::{Figure, ahead, groups, is_ahead, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
 use crate::record::{ByteOperation, Record, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
@@ -21,24 +21,11 @@ const FIGURES: [Figure<Record>; 6] = [
 
 /// Lists each peer that is ahead in some figure, and at how many keys.
 pub fn table(records: &[Record]) -> Table {
-    let peer = |first: &Record| {
-        let of_peer = records.iter().filter(|record| record.title() == first.title());
-        (vec![first.implementation.clone(), first.kind.clone(), first.against.clone()], of_peer.collect())
-    };
+    let peers = groups(records.iter().filter(|record| record.implementation != NAME), Record::title);
+    let cells = |first: &Record| vec![first.implementation.clone(), first.kind.clone(), first.against.clone()];
+    let peers = peers.into_iter().map(|(_, of_peer)| (cells(of_peer[0]), of_peer));
     let titles = ["crate", "filter", "compared with our"];
-    let ours = |record| ours_beside(record, records);
-    ahead(&titles, &FIGURES, peers(records).into_iter().map(peer), ours, |record| grouped(record.n))
-}
-
-/// The first record of each peer's kind.
-fn peers(records: &[Record]) -> Vec<&Record> {
-    let mut peers: Vec<&Record> = Vec::new();
-    for record in records.iter().filter(|record| record.implementation != NAME) {
-        if !peers.iter().any(|peer| peer.title() == record.title()) {
-            peers.push(record);
-        }
-    }
-    peers
+    ahead(&titles, &FIGURES, peers, |record| ours_beside(record, records), |record| grouped(record.n))
 }
 
 /// Lists each peer that is ahead with keys as bytes, or with many filters, and by how much.
