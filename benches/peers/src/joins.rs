@@ -72,18 +72,16 @@ pub fn run(build_rows: usize, probe_rows: usize, turns: usize) -> Result<(), Box
     // Doubled up to all cores, which may be no power of two.
     let counts = std::iter::successors(Some(1), |count| (count * 2 < cores).then_some(count * 2));
     let counts: Vec<_> = counts.chain((cores > 1).then_some(cores)).collect();
-    let mut tables: Vec<_> = counts.iter().map(|_| vec![Vec::new(); FILTERS.len()]).collect();
+    let mut tables = vec![Vec::new(); counts.len()];
     for percent in MATCHES {
         let probes = KeySet::partly_drawn_from(present.all(), probe_rows, percent);
-        for (&threads, rows) in counts.iter().zip(&mut tables) {
-            for (row, nanoseconds) in rows.iter_mut().zip(measure(present.all(), probes.all(), threads, turns)?) {
-                row.push(nanoseconds);
-            }
+        for (&threads, columns) in counts.iter().zip(&mut tables) {
+            columns.push(measure(present.all(), probes.all(), threads, turns)?);
         }
     }
-    let sections = counts.iter().zip(&tables).map(|(threads, rows)| {
+    let sections = counts.iter().zip(&tables).map(|(threads, columns)| {
         let threads = if *threads == 1 { "One thread".to_owned() } else { format!("{threads} threads") };
-        format!("{threads}\n\n{}", table(rows).markdown())
+        format!("{threads}\n\n{}", table(columns).markdown())
     });
     let values = [
         ("date", run.date.clone()),
@@ -111,17 +109,17 @@ fn measure(build: Keys<'_>, probe: Keys<'_>, threads: usize, turns: usize) -> Re
     Ok(times.into_iter().map(|time| time / probe.len() as f64).collect())
 }
 
-fn table(rows: &[Vec<f64>]) -> Table {
+/// Makes the table of one number of threads, with a column for each of the [`MATCHES`].
+fn table(columns: &[Vec<f64>]) -> Table {
     let titles = MATCHES.map(|percent| format!("{percent} %"));
     let titles = titles.iter().map(|title| (title.as_str(), Right));
     let mut table = Table::new([("crate", Left), ("filter", Left)].into_iter().chain(titles));
-    for ((implementation, kind, build), row) in FILTERS.iter().zip(rows) {
-        let cell = |(time, without): (&f64, &f64)| match build {
-            None => nanoseconds(*time),
-            Some(_) => format!("{} ({:.2}x)", nanoseconds(*time), without / time),
+    for (row, (implementation, kind, build)) in FILTERS.into_iter().enumerate() {
+        let cell = |column: &Vec<f64>| match build {
+            None => nanoseconds(column[row]),
+            Some(_) => format!("{} ({:.2}x)", nanoseconds(column[row]), column[0] / column[row]),
         };
-        let cells = row.iter().zip(&rows[0]).map(cell);
-        table.push([(*implementation).to_owned(), (*kind).to_owned()].into_iter().chain(cells).collect());
+        table.push([implementation.to_owned(), kind.to_owned()].into_iter().chain(columns.iter().map(cell)).collect());
     }
     table
 }

@@ -120,9 +120,9 @@ fn probing(key_bytes: usize, turns: usize) -> Result<Vec<KeyBytes>, BuildError> 
     let present = ByteKeys::new(0, FILTER_KEYS, key_bytes);
     let absent = ByteKeys::new(FIRST_ABSENT, QUERIES, key_bytes);
     let (hasher, mut methods) = (KeyHasher::default(), Vec::new());
-    let hashes: Vec<_> = present.iter().map(|key| hasher.hash(key)).collect();
+    let present_hashes: Vec<_> = present.iter().map(|key| hasher.hash(key)).collect();
     for (name, kind, size) in IN_USE {
-        let block = block(kind, size, &hashes)?;
+        let block = block(kind, size, &present_hashes)?;
         let (hasher, absent) = (&hasher, &absent);
         methods.push(method(NAME, name, name, move || {
             // An engine's filter and hasher are not known at compile time either.

@@ -70,12 +70,8 @@ fn measure_size(
     let theirs = allocated(allocation, |filter| Ok(split_block_filter(filter, keys_per_filter)))?;
     let ours = isa.sets().into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
     let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
-    methods.push(Method {
-        name: ONE_BY_ONE,
-        implementation: "sbbf-rs-safe",
-        isa: None,
-        count: Box::new(|hashes| pairs(hashes, &theirs, |filter, hash| filter.contains_hash(hash.get()))),
-    });
+    let count = |hashes: &[KeyHash]| pairs(hashes, &theirs, |filter, hash| filter.contains_hash(hash.get()));
+    methods.push(Method { name: ONE_BY_ONE, implementation: "sbbf-rs-safe", isa: None, count: Box::new(count) });
 
     let times = measure_methods(&mut methods, turns)?;
     let our_bytes = blocks.iter().map(Bytes::len).sum::<usize>();
@@ -155,7 +151,7 @@ impl Ours {
     fn methods(&self) -> [Method<'_>; 4] {
         let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
         [
-            self.method(ONE_BY_ONE, |hashes| pairs(hashes, &self.blocks, |block, hash| block.may_contain(hash))),
+            self.method(ONE_BY_ONE, |hashes| pairs(hashes, &self.blocks, FilterBlock::may_contain)),
             self.method("one counted call per filter", |hashes| {
                 pairs(hashes, &self.readers, |reader, hash| !reader.probe_hash(hash).is_absent())
             }),

@@ -2,15 +2,18 @@
 
 use sstfilter_charts::{Chart, Colour, Form, Mark, Point, Series, Style, grouped};
 
-use crate::figures::{groups, nanoseconds, percent};
+use crate::figures::{Figure, groups, nanoseconds, percent};
 use crate::record::Record;
 use crate::subjects::sstfilter::NAME;
 
-/// The charts of times by number of keys: file, title, and time.
-const BY_KEYS: [(&str, &str, fn(&Record) -> Option<f64>); 3] = [
-    ("build-by-keys.svg", "Building a filter", |record| Some(record.build_ns_per_key)),
-    ("single-by-keys.svg", "Single probes: absent keys, one call each", |record| Some(record.query_miss_ns)),
-    ("batch-by-keys.svg", "Batched probes: absent keys, where a crate has such a call", |record| record.batch_miss_ns),
+/// The charts of times by number of keys, each with its file.
+const BY_KEYS: [(&str, Figure<Record>); 3] = [
+    ("build-by-keys.svg", ("Building a filter", |record| Some(record.build_ns_per_key))),
+    ("single-by-keys.svg", ("Single probes: absent keys, one call each", |record| Some(record.query_miss_ns))),
+    (
+        "batch-by-keys.svg",
+        ("Batched probes: absent keys, where a crate has such a call", |record| record.batch_miss_ns),
+    ),
 ];
 
 /// The number of keys at which sizes are compared, if it was measured. At this size, rounding adds little to any
@@ -30,7 +33,7 @@ const NOT_DRAWN: [&str; 7] = [
 
 /// Returns all charts for which there are `records`, each with the name of its file.
 pub fn all(records: &[Record]) -> Vec<(&'static str, Chart)> {
-    let by_keys = |(file, title, time)| (file, Chart::by_keys(title, "nanoseconds per key", times(records, time)));
+    let by_keys = |(file, (title, time))| (file, Chart::by_keys(title, "nanoseconds per key", times(records, time)));
     let rates = by_rate(records).map(|chart| ("bits-by-rate.svg", chart));
     rates.into_iter().chain(BY_KEYS.map(by_keys)).collect()
 }
@@ -68,7 +71,7 @@ fn series<'a>(
         let (style, points) = (style(records[0]), records.into_iter().map(&point).collect());
         Series { name, style, form: Form::Marked, points }
     };
-    groups(records, |record| name(record)).into_iter().map(line).collect()
+    groups(records, name).into_iter().map(line).collect()
 }
 
 /// Ours are heavy lines, Bloom filters in blue and the others in red; each peer has its colour, and its kinds their

@@ -47,7 +47,7 @@ fn of_ranges(run: &RangeMeasurements) -> Values {
     let mut values = vec![
         ("run of ranges", date_and_machine(&run.run)),
         ("kinds of keys", sections("###", range_tables::by_keys(&run.records))),
-        ("left out", run.left_out.iter().map(|problem| format!("- {problem}\n")).collect()),
+        ("left out", run.left_out.iter().flat_map(|problem| ["- ", problem, "\n"]).collect()),
         ("versions of range filters", versions(built.map(|built| (&built.implementation, &built.version)))),
     ];
     values.extend(range_tables::of_run(run).map(|(title, table)| (title, table.markdown())));
@@ -98,7 +98,7 @@ fn commands(material: &Material) -> String {
 
 /// The arguments of a run, each with a space behind it.
 fn arguments(run: &Run) -> String {
-    run.arguments.iter().map(|argument| format!("{argument} ")).collect()
+    run.arguments.iter().flat_map(|argument| [argument, " "]).collect()
 }
 
 #[cfg(test)]
