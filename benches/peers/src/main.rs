@@ -14,21 +14,21 @@ mod random;
 mod ranges;
 mod record;
 mod report;
-mod run_args;
 mod subject;
 mod subjects;
 mod tables;
 
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
 use sstfilter_charts::{Table, grouped};
 
 use crate::points::Round;
 use crate::record::{Measurements, Run, Uses};
-use crate::run_args::RunArgs;
 use crate::subjects::IsaChoice;
 
 #[global_allocator]
@@ -82,6 +82,41 @@ struct MeasureArgs {
     /// Our kernels to measure.
     #[arg(long, value_enum, default_value_t)]
     isa: IsaChoice,
+}
+
+/// The arguments that say what to measure, and where the records go.
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// Take less than two minutes: fewer keys, fewer repetitions.
+    #[arg(long)]
+    quick: bool,
+    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Writes the records there.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// Returns whether a filter's crate or kind matches one of the requested names, if there are any.
+    fn is_wanted(&self, implementation: &str, kind: &str) -> bool {
+        let name = format!("{implementation} {kind}").to_lowercase();
+        self.only.is_empty() || self.only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
+    }
+
+    /// The arguments of a run, to reproduce it: flags, if they were passed, and the names that were chosen.
+    fn arguments(&self, flags: &[(bool, &str)]) -> Vec<String> {
+        let flags =
+            [(self.quick, "--quick")].into_iter().chain(flags.iter().copied()).filter(|(is_passed, _)| *is_passed);
+        let flags = flags.map(|(_, flag)| flag.to_owned());
+        flags.chain(self.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
+    }
+
+    /// Writes the records, if a file was named.
+    fn write<T: Serialize>(&self, records: &T) -> io::Result<()> {
+        self.json.as_deref().map_or(Ok(()), |path| record::write_json(path, records))
+    }
 }
 
 fn main() -> ExitCode {

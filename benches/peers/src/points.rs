@@ -2,7 +2,7 @@
 
 use crate::harness::{self, Effort, Entrant, Load};
 use crate::keys::KeySet;
-use crate::record::{Record, crate_version, target_cpu};
+use crate::record::{Record, crate_version};
 use crate::subject::{Family, Label, Points, Queries, Subject};
 
 /// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys. Their hashes stay in the second-level cache, so
@@ -81,7 +81,7 @@ fn record(entrant: &Entrant<'_, Points>, keys: usize) -> Record {
         kind: label.kind.to_owned(),
         family: label.family,
         isa: label.isa.map(str::to_owned),
-        target_cpu: target_cpu().map(str::to_owned),
+        target_cpu: Some(env!("SSTFILTER_PEERS_TARGET_CPU")).filter(|cpu| !cpu.is_empty()).map(str::to_owned),
         against: label.against.to_owned(),
         n: keys as u64,
         hash: label.hash,

@@ -255,11 +255,6 @@ pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Rec
     records.iter().rfind(is_ours)
 }
 
-/// The CPU that this program is compiled for, if not for any of the target.
-pub fn target_cpu() -> Option<&'static str> {
-    Some(env!("SSTFILTER_PEERS_TARGET_CPU")).filter(|cpu| !cpu.is_empty())
-}
-
 /// The version of a crate that this program was built with.
 pub fn crate_version(name: &str) -> Option<&'static str> {
     let lock = include_str!("../Cargo.lock");
@@ -293,6 +288,7 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::subjects::IsaChoice;
 
     /// A record with round figures.
     pub fn record(implementation: &str, kind: &str, against: &str, n: u64) -> Record {
@@ -331,20 +327,9 @@ pub mod tests {
 
     #[test]
     fn the_lock_file_knows_every_peer() {
-        for name in [
-            "cuckoofilter",
-            "fastbloom",
-            "grafite",
-            "lsm-tree",
-            "pleat",
-            "qfilter",
-            "range-filters",
-            "rsurf",
-            "sbbf-rs-safe",
-            "sstfilter",
-            "xorf",
-            "xxhash-rust",
-        ] {
+        let subjects = crate::subjects::all(IsaChoice::Best);
+        let names = subjects.iter().map(|subject| subject.label().implementation);
+        for name in names.chain(["grafite", "range-filters", "rsurf", "xxhash-rust"]) {
             let version = crate_version(name).unwrap_or_default();
             assert!(version.split('.').count() == 3, "{name} {version}");
         }

@@ -8,14 +8,6 @@ use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
 use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
 
-/// The numbers of keys that occur, ascending.
-pub fn sizes(records: &[Record]) -> Vec<u64> {
-    let mut sizes: Vec<_> = records.iter().map(|record| record.n).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
 fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a, Record> {
     (record, ours_beside(record, records).filter(|ours| *ours != record))
 }
@@ -191,7 +183,6 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(!lines[1].contains('x'), "{text}");
         assert!(lines[2].contains("1.50x") && lines[2].contains("4.00x"), "{text}");
-        assert_eq!(sizes(&rows), [10, 20]);
     }
 
     #[test]

@@ -13,9 +13,8 @@ use std::error::Error;
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
-use crate::print;
 use crate::record::Run;
-use crate::run_args::RunArgs;
+use crate::{RunArgs, print};
 
 /// Measures range filters.
 ///

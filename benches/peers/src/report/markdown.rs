@@ -21,8 +21,8 @@ pub fn text(material: &Material) -> String {
     let Material { peers, native, engines, ranges, charts } = material;
     let Measurements { run, records, uses } = peers;
     let images = charts.iter().map(|(file, chart)| format!("![{}]({file})\n", chart.title));
-    let sizes = tables::sizes(records).into_iter();
-    let sizes = sizes.map(|n| (format!("{} keys", grouped(n)), tables::of_size(records, n)));
+    let sizes: BTreeSet<_> = records.iter().map(|record| record.n).collect();
+    let sizes = sizes.into_iter().map(|n| (format!("{} keys", grouped(n)), tables::of_size(records, n)));
     let ahead = [ahead::table(records), ahead::uses(uses)].iter().map(markdown).collect::<Vec<_>>();
     let mut values = vec![
         ("run", date_and_machine(run)),
