@@ -73,7 +73,9 @@ pub fn measure<'a, 'k, W: Workload>(
     effort: Effort,
     mut report: impl FnMut(&W::Label, BuildError),
 ) -> Vec<Entrant<'a, W>> {
-    let mut entrants: Vec<_> = subjects.map(Entrant::new).collect();
+    let (bytes, bytes_peak, build) = (0, 0, f64::NAN);
+    let entrant = |subject| Entrant { subject, bytes, is_allocated: false, bytes_peak, build, figures: Vec::new() };
+    let mut entrants: Vec<_> = subjects.map(entrant).collect();
     for turn in 0..effort.turns {
         entrants.retain_mut(|entrant| {
             let loads = loads(entrant.label());
@@ -120,10 +122,6 @@ impl Stretches {
 }
 
 impl<'a, W: Workload> Entrant<'a, W> {
-    fn new(subject: &'a dyn Subject<W>) -> Self {
-        Self { subject, bytes: 0, is_allocated: false, bytes_peak: 0, build: f64::NAN, figures: Vec::new() }
-    }
-
     /// The subject's description.
     pub fn label(&self) -> &'a W::Label {
         self.subject.label()

@@ -19,6 +19,7 @@ mod subjects;
 mod tables;
 
 use std::error::Error;
+use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +28,6 @@ use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use sstfilter_charts::{Table, grouped};
 
-use crate::points::Round;
 use crate::record::{Measurements, Run, Uses};
 use crate::subjects::IsaChoice;
 
@@ -113,9 +113,11 @@ impl RunArgs {
         flags.chain(self.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")])).collect()
     }
 
-    /// Writes the records, if a file was named.
+    /// Writes the records as indented JSON, if a file was named.
     fn write<T: Serialize>(&self, records: &T) -> io::Result<()> {
-        self.json.as_deref().map_or(Ok(()), |path| record::write_json(path, records))
+        let Some(path) = &self.json else { return Ok(()) };
+        let text = serde_json::to_string_pretty(records)? + "\n";
+        fs::write(path, text).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 }
 
@@ -135,11 +137,6 @@ fn main() -> ExitCode {
 }
 
 impl MeasureArgs {
-    fn rounds(&self) -> impl Iterator<Item = Round> {
-        let usual = if self.run.quick { points::QUICK.as_slice() } else { &points::FULL };
-        usual.iter().copied().chain(self.large.then_some(points::LARGE))
-    }
-
     /// Measures the uses that only a few filters take part in.
     fn uses(&self) -> Result<Uses, Box<dyn Error>> {
         let turns = |quick, full| if self.run.quick { quick } else { full };
@@ -159,7 +156,8 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     }
     let run = Run::now(args.run.arguments(&[(args.large, "--large"), (args.isa == IsaChoice::All, "--isa all")]));
     let mut records = Vec::new();
-    for round in args.rounds() {
+    let rounds = if args.run.quick { points::QUICK.as_slice() } else { &points::FULL };
+    for round in rounds.iter().copied().chain(args.large.then_some(points::LARGE)) {
         let keys = round.keys as u64;
         records.extend(points::measure(&subjects, round, |problem| eprintln!("left out: {problem}")));
         print(&format!("{} keys", grouped(keys)), &tables::of_size(&records, keys));

@@ -1,7 +1,6 @@
 //! One key and many filters, as in a store's point lookup.
 
 use bytes::Bytes;
-use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BuildContext, FilterBlock, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap,
@@ -20,7 +19,7 @@ const FILTERS: u64 = 70;
 
 /// Keys of each. All filters together take 0.7 MB, which fits into second-level caches; 1.3 MB, which fits into some;
 /// and 85 MB, which lie in memory.
-const KEYS_PER_FILTER: [u64; 3] = [8_000, 15_000, 971_000];
+const KEYS_PER_FILTER: [usize; 3] = [8_000, 15_000, 971_000];
 
 /// Absent keys in each turn: together they touch more lines than any cache holds.
 const QUERIES: usize = 32_000;
@@ -61,13 +60,15 @@ pub fn measure(turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildEr
 }
 
 fn measure_size(
-    keys_per_filter: u64,
+    keys_per_filter: usize,
     allocation: Allocation,
     turns: usize,
     isa: IsaChoice,
 ) -> Result<Vec<ManyFilters>, BuildError> {
     let blocks = allocated(allocation, |filter| our_block(filter, keys_per_filter))?;
-    let theirs = allocated(allocation, |filter| Ok(split_block_filter(filter, keys_per_filter)))?;
+    let theirs = allocated(allocation, |filter| {
+        Ok(sbbf::filled(10, keys_per_filter, hashes_of(filter, keys_per_filter).map(KeyHash::get)))
+    })?;
     let ours = isa.sets().into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
     let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
     let count = |hashes: &[KeyHash]| pairs(hashes, &theirs, |filter, hash| filter.contains_hash(hash.get()));
@@ -81,7 +82,7 @@ fn measure_size(
         method: method.name.to_owned(),
         isa: method.isa.map(|isa| isa.name().to_owned()),
         filters: FILTERS,
-        keys_per_filter,
+        keys_per_filter: keys_per_filter as u64,
         total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes } as u64,
         allocation,
         ns_per_probe: times.mean() / FILTERS as f64,
@@ -184,21 +185,16 @@ fn pairs<F>(hashes: &[KeyHash], filters: &[F], may_contain: impl Fn(&F, KeyHash)
 }
 
 /// Returns the keys of one filter, which are in no other.
-fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
+fn hashes_of(filter: u64, keys: usize) -> impl Iterator<Item = KeyHash> {
     // A filter has fewer than 2^32 keys, so the ranges of counters never overlap.
-    (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
+    (filter << 32..).take(keys).map(KeyHash::mix)
 }
 
-fn our_block(filter: u64, keys: u64) -> Result<Bytes, BuildError> {
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
+fn our_block(filter: u64, keys: usize) -> Result<Bytes, BuildError> {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys as u64);
     let mut builder = FixedPolicy::default().builder(&context);
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
     Ok(builder.finish().block.ok_or("no filter fits")?)
-}
-
-/// Returns the filter with some number of the crate that we compare with.
-fn split_block_filter(filter: u64, keys: u64) -> Sbbf {
-    sbbf::filled(10, usize::try_from(keys).unwrap_or(usize::MAX), hashes_of(filter, keys).map(KeyHash::get))
 }
 
 #[cfg(test)]

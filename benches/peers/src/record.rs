@@ -274,17 +274,6 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| name(error.into()))
 }
 
-/// Writes JSON, indented, with a newline at the end.
-///
-/// # Errors
-///
-/// The system's error, with the path.
-pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    fs::write(path, text).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;

@@ -75,7 +75,17 @@ impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
     }
 }
 
+/// Ranges with both ends included: a lower and an upper end in turn.
+pub type RangeSet = Strings;
+
 impl Strings {
+    /// Returns the ranges whose ends these are.
+    pub fn view(&self) -> RangeView<'_> {
+        let ends: Vec<_> = self.iter().map(Bound::Included).collect();
+        let keys = ends.as_chunks().0.iter().map(|&[lower, upper]| KeyRange { lower, upper }).collect();
+        RangeView { numbers: self.numbers(), keys }
+    }
+
     /// The string at a position that exists.
     fn get(&self, index: usize) -> &[u8] {
         &self.bytes[self.spans[index].clone()]
@@ -150,7 +160,7 @@ impl SortedKeys {
             Box::new(iter::repeat_with(|| kind.draw(&mut random).to_vec()))
         };
         let ranges = starts.map(|lower| range_from(lower, length));
-        Ok(ranges.filter(|range| self.none_in(range)).take(count).collect())
+        Ok(ranges.filter(|range| self.none_in(range)).take(count).flatten().collect())
     }
 
     /// Returns `count` ranges of `length` without a key that start up to 2^`distance_log2` above one, or fewer if keys
@@ -162,7 +172,7 @@ impl SortedKeys {
             let lower = key.saturating_add(1 + random.below_u64(1 << distance_log2));
             range_from(lower.to_be_bytes(), length)
         });
-        ranges.filter(|range| self.none_in(range)).collect()
+        ranges.filter(|range| self.none_in(range)).flatten().collect()
     }
 
     /// Returns `count` ranges of `length` with a key at any position. With names, they start at the first bytes of the
@@ -178,21 +188,21 @@ impl SortedKeys {
             let cut = if length == 1 { 0 } else { random.below(5) };
             [key[..key.len().saturating_sub(cut)].to_vec(), plus(key, length - 1)]
         });
-        ranges.collect()
+        ranges.flatten().collect()
     }
 
     /// Returns the ranges from above each key to the next one, which is in the range.
     pub fn ranges_between_keys(&self) -> RangeSet {
         let above = |key: &[u8]| if self.numbers.is_empty() { [key, &[0]].concat() } else { plus(key, 1) };
         let pairs = self.bytes.iter().zip(self.bytes.iter().skip(1));
-        pairs.map(|(before, key)| [above(before), key.to_vec()]).collect()
+        pairs.flat_map(|(before, key)| [above(before), key.to_vec()]).collect()
     }
 
     /// Returns `count` numbers close to multiples of `step`, and for each a range of `length` that contains it and
     /// crosses the multiple.
     pub fn around_multiples(step: u64, length: u64, count: usize, seed: u64) -> (Self, RangeSet) {
         let (mut keys, mut random) = (Vec::with_capacity(count), Random::new(16 + seed));
-        let ranges = (0..count).map(|_| {
+        let ranges = (0..count).flat_map(|_| {
             let multiple = (1 + random.below_u64(u64::MAX / step - 1)) * step;
             let key = multiple - (length - 1) + random.below_u64(2 * length - 2);
             let first = key.max(multiple) - (length - 1);
@@ -230,26 +240,7 @@ fn plus(string: &[u8], amount: u64) -> Vec<u8> {
     if rest == 0 { sum } else { vec![u8::MAX; string.len()] }
 }
 
-/// Ranges with both ends included: the lower and the upper end of each.
-#[derive(Clone, Debug)]
-pub struct RangeSet(Strings);
-
-impl FromIterator<[Vec<u8>; 2]> for RangeSet {
-    fn from_iter<I: IntoIterator<Item = [Vec<u8>; 2]>>(ranges: I) -> Self {
-        Self(ranges.into_iter().flatten().collect())
-    }
-}
-
-impl RangeSet {
-    /// Returns the ranges in the forms of all filters.
-    pub fn view(&self) -> RangeView<'_> {
-        let ends: Vec<_> = self.0.iter().map(Bound::Included).collect();
-        let keys = ends.as_chunks().0.iter().map(|&[lower, upper]| KeyRange { lower, upper }).collect();
-        RangeView { numbers: self.0.numbers(), keys }
-    }
-}
-
-/// The ranges of a [`RangeSet`].
+/// The ranges of a [`RangeSet`], in the forms of all filters.
 #[derive(Clone, Debug)]
 pub struct RangeView<'a> {
     numbers: Vec<u64>,
