@@ -59,16 +59,15 @@ pub fn measure(turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildEr
     Ok(records)
 }
 
+/// Measures filters of `keys` keys each.
 fn measure_size(
-    keys_per_filter: usize,
+    keys: usize,
     allocation: Allocation,
     turns: usize,
     isa: IsaChoice,
 ) -> Result<Vec<ManyFilters>, BuildError> {
-    let blocks = allocated(allocation, |filter| our_block(filter, keys_per_filter))?;
-    let theirs = allocated(allocation, |filter| {
-        Ok(sbbf::filled(10, keys_per_filter, hashes_of(filter, keys_per_filter).map(KeyHash::get)))
-    })?;
+    let blocks = allocated(allocation, |filter| our_block(filter, keys))?;
+    let theirs = allocated(allocation, |filter| Ok(sbbf::filled(10, keys, hashes_of(filter, keys).map(KeyHash::get))))?;
     let ours = isa.sets().into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
     let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
     let count = |hashes: &[KeyHash]| pairs(hashes, &theirs, |filter, hash| filter.contains_hash(hash.get()));
@@ -82,7 +81,7 @@ fn measure_size(
         method: method.name.to_owned(),
         isa: method.isa.map(|isa| isa.name().to_owned()),
         filters: FILTERS,
-        keys_per_filter: keys_per_filter as u64,
+        keys_per_filter: keys as u64,
         total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes } as u64,
         allocation,
         ns_per_probe: times.mean() / FILTERS as f64,

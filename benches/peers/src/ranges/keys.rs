@@ -63,6 +63,9 @@ pub struct Strings {
     spans: Vec<Range<usize>>,
 }
 
+/// Ranges with both ends included: a lower and an upper end in turn.
+pub type RangeSet = Strings;
+
 impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
     fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
         let mut all = Self::default();
@@ -75,17 +78,7 @@ impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
     }
 }
 
-/// Ranges with both ends included: a lower and an upper end in turn.
-pub type RangeSet = Strings;
-
 impl Strings {
-    /// Returns the ranges whose ends these are.
-    pub fn view(&self) -> RangeView<'_> {
-        let ends: Vec<_> = self.iter().map(Bound::Included).collect();
-        let keys = ends.as_chunks().0.iter().map(|&[lower, upper]| KeyRange { lower, upper }).collect();
-        RangeView { numbers: self.numbers(), keys }
-    }
-
     /// The string at a position that exists.
     fn get(&self, index: usize) -> &[u8] {
         &self.bytes[self.spans[index].clone()]
@@ -100,6 +93,13 @@ impl Strings {
     fn numbers(&self) -> Vec<u64> {
         let numbers = self.iter().map(|string| string.try_into().map(u64::from_be_bytes));
         numbers.collect::<Result<_, _>>().unwrap_or_default()
+    }
+
+    /// Returns the ranges whose ends these are.
+    pub fn view(&self) -> RangeView<'_> {
+        let ends: Vec<_> = self.iter().map(Bound::Included).collect();
+        let keys = ends.as_chunks().0.iter().map(|&[lower, upper]| KeyRange { lower, upper }).collect();
+        RangeView { numbers: self.numbers(), keys }
     }
 }
 

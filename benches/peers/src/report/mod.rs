@@ -34,7 +34,6 @@ struct Material {
 /// The system's error for a file that cannot be read or written.
 pub fn run(out: &Path) -> io::Result<()> {
     let results = out.join("results");
-    fs::create_dir_all(&results)?;
     let peers: Measurements = read_json(&results.join("peers.json"))?;
     let native = read_if_there(&results.join("peers-native.json"))?;
     let engines = read_if_there(&results.join("engines.json"))?.unwrap_or_default();
