@@ -136,18 +136,6 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-impl MeasureArgs {
-    /// Measures the uses that only a few filters take part in.
-    fn uses(&self) -> Result<Uses, Box<dyn Error>> {
-        let turns = |quick, full| if self.run.quick { quick } else { full };
-        Ok(Uses {
-            key_bytes: key_bytes::measure(turns(40, 200))?,
-            counted: counted::measure(turns(20, 100))?,
-            many_filters: many_filters::measure(turns(3, 20), self.isa)?,
-        })
-    }
-}
-
 fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     let mut subjects = subjects::all(args.isa);
     subjects.retain(|subject| args.run.is_wanted(subject.label().implementation, subject.label().kind));
@@ -162,7 +150,13 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
         records.extend(points::measure(&subjects, round, |problem| eprintln!("left out: {problem}")));
         print(&format!("{} keys", grouped(keys)), &tables::of_size(&records, keys));
     }
-    let uses = if args.run.only.is_empty() { args.uses()? } else { Uses::default() };
+    let mut uses = Uses::default();
+    if args.run.only.is_empty() {
+        let turns = |quick, full| if args.run.quick { quick } else { full };
+        uses.key_bytes = key_bytes::measure(turns(40, 200))?;
+        uses.counted = counted::measure(turns(20, 100))?;
+        uses.many_filters = many_filters::measure(turns(3, 20), args.isa)?;
+    }
     tables::of_uses(&uses).for_each(|(title, table)| print(title, &table));
     Ok(args.run.write(&Measurements { run, records, uses })?)
 }

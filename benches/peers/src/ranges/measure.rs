@@ -7,7 +7,7 @@ use super::record::{Built, CorrelatedRecord, HeldRecord, RangeRecord};
 use super::subject::{Label, OfRanges, Subjects};
 use crate::harness::{self, Effort, Entrant, Figures, Load, caught};
 use crate::record::crate_version;
-use crate::subject::{BuildError, Queries, Subject};
+use crate::subject::{Queries, Subject};
 
 /// Lengths of ranges.
 pub const LENGTHS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
@@ -138,8 +138,7 @@ pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<Correla
     });
     let mut records = Vec::new();
     for subject in subjects.iter().filter(|subject| subject.label().is_built_for(CORRELATED_LENGTH)) {
-        // `measure` has reported subjects that cannot be built.
-        let Ok(counts) = caught(|| count(subject.as_ref(), &keys, &sets)) else { continue };
+        let counts = count(subject.as_ref(), &keys, &sets).into_iter().flatten();
         records.extend(DEGREES.into_iter().zip(counts).map(|((_, degree), empty)| CorrelatedRecord {
             built: built(subject.label(), kind.name(), keys.len() as u64),
             length: CORRELATED_LENGTH,
@@ -151,15 +150,19 @@ pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<Correla
     Ok(records)
 }
 
-/// Builds a filter, and counts the positives among each set.
-fn count(subject: &dyn Subject<OfRanges>, keys: &SortedKeys, sets: &[RangeSet]) -> Result<Vec<Counts>, BuildError> {
-    let mut filter = subject.build(keys)?;
-    let counts = sets.iter().map(|set| {
-        let view = set.view();
-        let ranges = subject.label().part_of(view.all());
-        Counts { ranges: ranges.len() as u64, positives: filter.count(ranges) }
+/// Builds a filter, and counts the positives among each set. Returns `None` for a subject that cannot be built, which
+/// `measure` reports.
+fn count(subject: &dyn Subject<OfRanges>, keys: &SortedKeys, sets: &[RangeSet]) -> Option<Vec<Counts>> {
+    let counted = caught(|| {
+        let mut filter = subject.build(keys)?;
+        let counts = sets.iter().map(|set| {
+            let view = set.view();
+            let ranges = subject.label().part_of(view.all());
+            Counts { ranges: ranges.len() as u64, positives: filter.count(ranges) }
+        });
+        Ok(counts.collect())
     });
-    Ok(counts.collect())
+    counted.ok()
 }
 
 /// Counts false negatives of all `subjects` where their maps change, and between neighbouring keys.
@@ -180,14 +183,13 @@ pub fn held(subjects: &Subjects, extent: Extent) -> Vec<HeldRecord> {
     records
 }
 
-/// Probes filters whose keys are next to multiples of the subject's step. Returns `None` for a subject that cannot be
-/// built, which `measure` reports.
+/// Probes filters whose keys are next to multiples of the subject's step.
 fn around_multiples(subject: &dyn Subject<OfRanges>, length: u64, filters: u64, keys: usize) -> Option<HeldRecord> {
     let step = subject.label().boundary_step(keys as u64);
     let mut all = Counts::default();
     for seed in 0..filters {
         let (sorted, ranges) = SortedKeys::around_multiples(step, length, keys, seed);
-        let counts = caught(|| count(subject, &sorted, &[ranges])).ok()?[0];
+        let counts = count(subject, &sorted, &[ranges])?[0];
         all.ranges += counts.ranges;
         all.positives += counts.positives;
     }
@@ -198,7 +200,7 @@ fn around_multiples(subject: &dyn Subject<OfRanges>, length: u64, filters: u64, 
 /// Probes the ranges from above each key to the next, for filters of any length.
 fn between_keys(subject: &dyn Subject<OfRanges>, kind: KeyKind, extent: Extent) -> Option<HeldRecord> {
     let keys = SortedKeys::new(kind, extent.keys).ok()?;
-    let counts = caught(|| count(subject, &keys, &[keys.ranges_between_keys()])).ok()?[0];
+    let counts = count(subject, &keys, &[keys.ranges_between_keys()])?[0];
     Some(held_record(
         built(subject.label(), kind.name(), keys.len() as u64),
         "from above a key to the next",
