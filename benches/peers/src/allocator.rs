@@ -47,16 +47,12 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller makes the promises that `System` requires.
-        let pointer = unsafe { System.alloc(layout) };
-        count(pointer, layout.size());
-        pointer
+        counted(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller makes the promises that `System` requires.
-        let pointer = unsafe { System.alloc_zeroed(layout) };
-        count(pointer, layout.size());
-        pointer
+        counted(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
@@ -70,16 +66,16 @@ unsafe impl GlobalAlloc for Counting {
         let moved = unsafe { System.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
             COUNTER.shrink(layout.size());
-            count(moved, new_size);
         }
-        moved
+        counted(moved, new_size)
     }
 }
 
-fn count(pointer: *mut u8, bytes: usize) {
+fn counted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     if !pointer.is_null() {
         COUNTER.grow(bytes);
     }
+    pointer
 }
 
 #[cfg(test)]

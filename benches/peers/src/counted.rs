@@ -4,12 +4,11 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
 
 use bytes::Bytes;
 use sstfilter::{FilterBlock, FilterReader, Filters, KeyHash};
 
-use crate::harness::{Length, least_times};
+use crate::harness::{least_times, timed};
 use crate::keys::KeySet;
 use crate::record::{CountedProbe, SharedProbe};
 use crate::subject::{BuildError, count_where};
@@ -29,8 +28,7 @@ const PASSES: usize = 4;
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length) -> Result<Vec<CountedProbe>, BuildError> {
-    let turns = if length == Length::Quick { 20 } else { 100 };
+pub fn measure(turns: usize) -> Result<Vec<CountedProbe>, BuildError> {
     let absent = KeySet::absent(QUERIES);
     let mut records = Vec::new();
     for keys in KEYS {
@@ -50,8 +48,9 @@ fn measure_filter(
     turns: usize,
 ) -> CountedProbe {
     let reader = Filters::default().reader(Ok(block.clone()));
+    let count_bare = |block: &FilterBlock<Bytes>| count_where(black_box(absent), |&hash| block.may_contain(hash));
     let mut works: [Box<dyn FnMut() -> u64>; 2] =
-        [Box::new(|| count_bare(black_box(block), absent)), Box::new(|| count_counted(black_box(&reader), absent))];
+        [Box::new(|| count_bare(black_box(block))), Box::new(|| count_counted(black_box(&reader), absent))];
     let times = least_times(&mut works, turns, |work| work());
     let per_key = |work: usize| times[work] / absent.len() as f64;
     CountedProbe {
@@ -61,10 +60,6 @@ fn measure_filter(
         counted_ns: per_key(1),
         shared: shared(&reader, absent, turns),
     }
-}
-
-fn count_bare(block: &FilterBlock<Bytes>, absent: &[KeyHash]) -> u64 {
-    count_where(black_box(absent), |&hash| block.may_contain(hash))
 }
 
 fn count_counted(reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> u64 {
@@ -98,11 +93,8 @@ fn from_threads(reader: &FilterReader<Bytes>, absent: &[KeyHash], threads: usize
 fn together(start: &Barrier, reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> f64 {
     // In every turn: otherwise threads drift apart, and the last ones run alone.
     start.wait();
-    let started = Instant::now();
-    (0..PASSES).for_each(|_| {
-        black_box(count_counted(reader, absent));
-    });
-    started.elapsed().as_nanos() as f64 / (PASSES * absent.len()) as f64
+    let passes = || (0..PASSES).for_each(|_| _ = black_box(count_counted(reader, absent)));
+    timed(passes).1 / (PASSES * absent.len()) as f64
 }
 
 #[cfg(test)]

@@ -13,6 +13,14 @@ pub fn ratio(theirs: f64, ours: Option<f64>) -> String {
     quotient.map_or_else(String::new, |quotient| format!("{quotient:.*}x", decimals(quotient).min(2)))
 }
 
+/// A record, and our record to compare with, unless it is ours itself.
+pub type Beside<'a, R> = (&'a R, Option<&'a R>);
+
+/// Formats the ratio of a record's time to ours, or nothing without one of them.
+pub fn times_ours<R>((record, ours): &Beside<'_, R>, time: fn(&R) -> Option<f64>) -> String {
+    time(record).map_or_else(String::new, |theirs| ratio(theirs, ours.and_then(time)))
+}
+
 /// Returns the number of decimals for three significant digits.
 fn decimals(value: f64) -> usize {
     [10.0, 100.0].into_iter().filter(|&limit| value < limit).count()
@@ -28,6 +36,22 @@ pub fn percent(rate: f64) -> String {
 pub fn bytes(count: u64) -> String {
     let (kibibytes, mebibytes) = (count as f64 / 1024.0, count as f64 / 1_048_576.0);
     if mebibytes >= 1.0 { format!("{mebibytes:.1} MiB") } else { format!("{kibibytes:.1} KiB") }
+}
+
+/// Returns the records of each key, in the order in which keys first occur.
+pub fn groups<'a, R, K: PartialEq>(
+    records: impl IntoIterator<Item = &'a R>,
+    key: impl Fn(&'a R) -> K,
+) -> Vec<(K, Vec<&'a R>)> {
+    let mut groups: Vec<(K, Vec<&R>)> = Vec::new();
+    for record in records {
+        let own = key(record);
+        match groups.iter_mut().find(|(other, _)| *other == own) {
+            Some((_, members)) => members.push(record),
+            None => groups.push((own, vec![record])),
+        }
+    }
+    groups
 }
 
 /// Differences below this share are noise.

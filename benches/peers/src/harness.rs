@@ -11,17 +11,6 @@ use crate::subject::{BuildError, BuildResult, Filter, Queries, Subject, Workload
 /// Loops per turn. The first also loads the filter into the caches that it fits into.
 const PASSES: usize = 4;
 
-/// The duration of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// Under two minutes.
-    Quick,
-    /// Under twenty minutes.
-    Full,
-    /// Also 100 million keys.
-    Large,
-}
-
 /// How often everything is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
@@ -56,7 +45,7 @@ pub struct Entrant<'a, W: Workload> {
     /// The peak of allocated bytes during a build.
     pub bytes_peak: u64,
     /// Nanoseconds of a build.
-    pub build: Option<f64>,
+    pub build: f64,
     /// Figures of each load.
     pub figures: Vec<Figures>,
 }
@@ -73,7 +62,7 @@ pub struct Figures {
     /// Times of present ones.
     pub hit: Stretches,
     /// Times of absent ones by the batch call.
-    pub batch: Stretches,
+    batch: Stretches,
 }
 
 /// Measures all `subjects`, each with its loads. Passes errors to `report`, and continues with the others.
@@ -84,7 +73,9 @@ pub fn measure<'a, 'k, W: Workload>(
     effort: Effort,
     mut report: impl FnMut(&W::Label, BuildError),
 ) -> Vec<Entrant<'a, W>> {
-    let mut entrants: Vec<_> = subjects.map(Entrant::new).collect();
+    let (bytes, bytes_peak, build) = (0, 0, f64::NAN);
+    let entrant = |subject| Entrant { subject, bytes, is_allocated: false, bytes_peak, build, figures: Vec::new() };
+    let mut entrants: Vec<_> = subjects.map(entrant).collect();
     for turn in 0..effort.turns {
         entrants.retain_mut(|entrant| {
             let loads = loads(entrant.label());
@@ -108,34 +99,29 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 /// The minimum nanoseconds of each stretch of queries. Each stretch has its own best turn, so that one interruption does
 /// not spoil a whole turn.
 #[derive(Clone, Debug, Default)]
-pub struct Stretches(Vec<Option<f64>>);
+pub struct Stretches(Vec<f64>);
 
 impl Stretches {
     /// Times `ask` for each stretch of `count` queries. An `ask` that returns `None` does not count.
     pub fn time<Q: Queries>(&mut self, queries: Q, count: usize, mut ask: impl FnMut(Q) -> Option<u64>) {
         for (index, stretch) in queries.chunks(count).enumerate() {
-            self.0.resize(self.0.len().max(index + 1), None);
+            // A minimum ignores what is not a number.
+            self.0.resize(self.0.len().max(index + 1), f64::NAN);
             // Hidden from the optimizer, which could hoist or drop probes of known keys.
             let (answer, nanoseconds) = timed(|| ask(black_box(stretch)));
             if black_box(answer).is_some() {
-                keep_least(&mut self.0[index], nanoseconds / stretch.len() as f64);
+                self.0[index] = self.0[index].min(nanoseconds / stretch.len() as f64);
             }
         }
     }
 
-    /// Returns the nanoseconds per key over all stretches, if all were timed.
-    pub fn mean(&self) -> Option<f64> {
-        // `None` if a stretch has no time: the subject has no such call.
-        let sum = self.0.iter().copied().sum::<Option<f64>>()?;
-        (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
+    /// Returns the nanoseconds per key over all stretches, if all were timed, or not a number.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 }
 
 impl<'a, W: Workload> Entrant<'a, W> {
-    fn new(subject: &'a dyn Subject<W>) -> Self {
-        Self { subject, bytes: 0, is_allocated: false, bytes_peak: 0, build: None, figures: Vec::new() }
-    }
-
     /// The subject's description.
     pub fn label(&self) -> &'a W::Label {
         self.subject.label()
@@ -165,7 +151,7 @@ impl<'a, W: Workload> Entrant<'a, W> {
 
     fn timed_build(&mut self, keys: W::Keys<'_>) -> BuildResult<W> {
         let (built, nanoseconds) = timed(|| self.subject.build(black_box(keys)));
-        keep_least(&mut self.build, nanoseconds);
+        self.build = self.build.min(nanoseconds);
         built
     }
 
@@ -196,6 +182,11 @@ impl Figures {
             return Err("answers otherwise in batches".into());
         }
         Ok(Self { positives, found, ..Self::default() })
+    }
+
+    /// Nanoseconds of absent queries by the batch call, if there is one.
+    pub fn batch_ns(&self) -> Option<f64> {
+        Some(self.batch.mean()).filter(|mean| !mean.is_nan())
     }
 
     fn time<W: Workload>(&mut self, filter: &mut dyn Filter<W>, load: &Load<W::Queries<'_>>, stretch: usize) {
@@ -231,11 +222,6 @@ pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (result, started.elapsed().as_nanos() as f64)
 }
 
-/// Replaces `least` by `value` if that is less, or the first.
-pub fn keep_least(least: &mut Option<f64>, value: f64) {
-    *least = Some(least.map_or(value, |least| least.min(value)));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,10 +229,9 @@ mod tests {
 
     #[test]
     fn each_stretch_counts_by_its_best_turn_and_none_without_an_answer() {
-        let stretches = Stretches(vec![Some(1.0), Some(2.0)]);
-        assert!((stretches.mean().unwrap_or_default() - 1.5).abs() < 1e-9);
+        assert!((Stretches(vec![1.0, 2.0]).mean() - 1.5).abs() < 1e-9);
         let mut unanswered = Stretches::default();
         unanswered.time(KeySet::present(10).all(), 4, |_| None);
-        assert_eq!((unanswered.mean(), Stretches::default().mean()), (None, None));
+        assert!(unanswered.mean().is_nan() && Stretches::default().mean().is_nan());
     }
 }

@@ -1,32 +1,22 @@
 //! A hash join with a filter in front of its table: whether the whole join gets faster.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::thread;
 
-use clap::Args;
 use hashbrown::HashTable;
-use sstfilter::simd::InstructionSet;
 use sstfilter::{BitsPerKey, DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom};
 use sstfilter_charts::Align::{Left, Right};
-use sstfilter_charts::{Machine, Table, grouped, today};
+use sstfilter_charts::{Table, grouped};
 use xorf::{BinaryFuse8, Filter as _};
 
 use crate::figures::nanoseconds;
 use crate::harness::least_times;
 use crate::keys::{KeySet, Keys};
-use crate::report::describe;
+use crate::page::filled;
+use crate::record::Run;
 use crate::subject::{BATCH_KEYS, BuildError, Queries};
 use crate::subjects::sstfilter::{self as ours, NAME};
 use crate::subjects::{fastbloom, sbbf};
-
-/// The measurement of joins.
-#[derive(Debug, Args)]
-pub struct JoinsArgs {
-    /// Take seconds: a tenth of the rows, fewer repetitions.
-    #[arg(long)]
-    quick: bool,
-}
 
 /// Percentages of probing rows that have a match.
 const MATCHES: [usize; 6] = [1, 5, 10, 20, 30, 50];
@@ -53,7 +43,10 @@ struct Selection {
 type Select = dyn Fn(&[KeyHash], &mut Selection) + Sync;
 
 /// Builds a filter from the hashes of the build side.
-type Build = fn(&[KeyHash]) -> Result<Box<Select>, BuildError>;
+type Build = fn(&[KeyHash]) -> Selects;
+
+/// A filter that selects, or the reason why there is none.
+type Selects = Result<Box<Select>, BuildError>;
 
 /// A join without a filter, or with one of these.
 const FILTERS: [(&str, &str, Option<Build>); 9] = [
@@ -63,8 +56,8 @@ const FILTERS: [(&str, &str, Option<Build>); 9] = [
     (NAME, "standard Bloom, 10 bits", Some(|hashes| block("standard-bloom", hashes))),
     (NAME, "binary fuse, 10 bits", Some(|hashes| block("binary-fuse", hashes))),
     (NAME, "Ribbon, 10 bits", Some(|hashes| block("ribbon", hashes))),
-    ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(|hashes| Ok(split_block(hashes)))),
-    ("fastbloom", "Bloom, 10 bits", Some(|hashes| Ok(bloom(hashes)))),
+    ("sbbf-rs-safe", "split block Bloom, 10 bits", Some(split_block)),
+    ("fastbloom", "Bloom, 10 bits", Some(bloom)),
     ("xorf", "BinaryFuse8", Some(binary_fuse)),
 ];
 
@@ -73,38 +66,32 @@ const FILTERS: [(&str, &str, Option<Build>); 9] = [
 /// # Errors
 ///
 /// The error of a filter's builder, or two joins with different results.
-pub fn run(args: &JoinsArgs) -> Result<(), Box<dyn Error>> {
-    let (build_rows, probe_rows, turns) = if args.quick { (100_000, 1_000_000, 3) } else { (1_000_000, 10_000_000, 7) };
-    let cores = thread::available_parallelism()?.get();
-    let mut text = format!(
-        "# Hash joins\n\nWritten by `sstfilter-peers joins` on {}. {}\n\n{} rows build the table, {} probe it, in \
-         batches of {BATCH_KEYS}.\nThe table is a `hashbrown::HashTable`, whose control bytes filter by themselves; rows \
-         are looked up one after the other.\nTimes are nanoseconds per probing row of the whole join: hashing, the \
-         table, the filter and all probes. In brackets, how\nmany times as fast as without a filter. Columns are \
-         shares of probing rows with a match.\n",
-        today(),
-        describe(&Machine::this(InstructionSet::fastest().name())),
-        grouped(build_rows as u64),
-        grouped(probe_rows as u64),
-    );
+pub fn run(build_rows: usize, probe_rows: usize, turns: usize) -> Result<(), Box<dyn Error>> {
+    let (run, cores) = (Run::now(Vec::new()), thread::available_parallelism()?.get());
     let present = KeySet::present(build_rows);
     // Doubled up to all cores, which may be no power of two.
     let counts = std::iter::successors(Some(1), |count| (count * 2 < cores).then_some(count * 2));
     let counts: Vec<_> = counts.chain((cores > 1).then_some(cores)).collect();
-    let mut tables: Vec<_> = counts.iter().map(|_| vec![Vec::new(); FILTERS.len()]).collect();
+    let mut tables = vec![Vec::new(); counts.len()];
     for percent in MATCHES {
         let probes = KeySet::partly_drawn_from(present.all(), probe_rows, percent);
-        for (&threads, rows) in counts.iter().zip(&mut tables) {
-            for (row, nanoseconds) in rows.iter_mut().zip(measure(present.all(), probes.all(), threads, turns)?) {
-                row.push(nanoseconds);
-            }
+        for (&threads, columns) in counts.iter().zip(&mut tables) {
+            columns.push(measure(present.all(), probes.all(), threads, turns)?);
         }
     }
-    for (threads, rows) in counts.iter().zip(&tables) {
+    let sections = counts.iter().zip(&tables).map(|(threads, columns)| {
         let threads = if *threads == 1 { "One thread".to_owned() } else { format!("{threads} threads") };
-        let _ = write!(text, "\n## {threads}\n\n{}", table(rows).markdown());
-    }
-    print!("{text}");
+        format!("{threads}\n\n{}", table(columns).markdown())
+    });
+    let values = [
+        ("date", run.date.clone()),
+        ("machine", run.machine()),
+        ("build rows", grouped(build_rows as u64)),
+        ("probe rows", grouped(probe_rows as u64)),
+        ("batch", BATCH_KEYS.to_string()),
+        ("threads", sections.collect::<Vec<_>>().join("\n## ")),
+    ];
+    print!("{}", filled(include_str!("pages/joins.txt"), &values));
     Ok(())
 }
 
@@ -122,17 +109,17 @@ fn measure(build: Keys<'_>, probe: Keys<'_>, threads: usize, turns: usize) -> Re
     Ok(times.into_iter().map(|time| time / probe.len() as f64).collect())
 }
 
-fn table(rows: &[Vec<f64>]) -> Table {
+/// Makes the table of one number of threads, with a column for each of the [`MATCHES`].
+fn table(columns: &[Vec<f64>]) -> Table {
     let titles = MATCHES.map(|percent| format!("{percent} %"));
     let titles = titles.iter().map(|title| (title.as_str(), Right));
     let mut table = Table::new([("crate", Left), ("filter", Left)].into_iter().chain(titles));
-    for ((implementation, kind, build), row) in FILTERS.iter().zip(rows) {
-        let cell = |(time, without): (&f64, &f64)| match build {
-            None => nanoseconds(*time),
-            Some(_) => format!("{} ({:.2}x)", nanoseconds(*time), without / time),
+    for (row, (implementation, kind, build)) in FILTERS.into_iter().enumerate() {
+        let cell = |column: &Vec<f64>| match build {
+            None => nanoseconds(column[row]),
+            Some(_) => format!("{} ({:.2}x)", nanoseconds(column[row]), column[0] / column[row]),
         };
-        let cells = row.iter().zip(&rows[0]).map(cell);
-        table.push([(*implementation).to_owned(), (*kind).to_owned()].into_iter().chain(cells).collect());
+        table.push([implementation.to_owned(), kind.to_owned()].into_iter().chain(columns.iter().map(cell)).collect());
     }
     table
 }
@@ -180,58 +167,56 @@ fn probe_part(table: &HashTable<Row>, keys: &[u64], select: Option<&Select>) -> 
     joined
 }
 
-impl Selection {
-    /// Selects by single probes. No branch depends on an answer, which nobody could predict.
-    #[inline]
-    fn by_probe(&mut self, hashes: &[KeyHash], may_contain: impl Fn(KeyHash) -> bool) {
-        self.rows.resize(hashes.len(), 0);
-        self.count = 0;
+/// Selects by single probes. No branch depends on an answer, which nobody could predict.
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+fn by_probe(may_contain: impl Fn(u64) -> bool + Sync + 'static) -> Selects {
+    Ok(Box::new(move |hashes, selection| {
+        selection.rows.resize(hashes.len(), 0);
+        selection.count = 0;
         for (row, &hash) in hashes.iter().enumerate() {
-            self.rows[self.count] = row;
-            self.count += usize::from(may_contain(hash));
+            selection.rows[selection.count] = row;
+            selection.count += usize::from(may_contain(hash.get()));
         }
-    }
-
-    /// Selects by a batch of answers.
-    fn by_batch(&mut self, hashes: &[KeyHash], answer: impl Fn(&[KeyHash], &mut MatchBitmap)) {
-        answer(hashes, &mut self.matches);
-        self.rows.clear();
-        self.rows.extend(self.matches.iter());
-        self.count = self.rows.len();
-    }
+    }))
 }
 
-fn register_blocked(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+/// Selects by a batch of answers.
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+fn by_batch(answer: impl Fn(&[KeyHash], &mut MatchBitmap) + Sync + 'static) -> Selects {
+    Ok(Box::new(move |hashes, selection| {
+        answer(hashes, &mut selection.matches);
+        selection.rows.clear();
+        selection.rows.extend(selection.matches.iter());
+        selection.count = selection.rows.len();
+    }))
+}
+
+fn register_blocked(hashes: &[KeyHash]) -> Selects {
     // A byte per key, rounded to a power of two.
     let filter =
         RegisterBlockedBloom::with_shape(HashIdentity::default(), (hashes.len() as u64).next_power_of_two(), 2)?;
     filter.insert_all(hashes);
-    Ok(Box::new(move |batch, selection| {
-        selection.by_batch(batch, |batch, matches| filter.contains_batch(batch, matches));
-    }))
+    by_batch(move |batch, matches| filter.contains_batch(batch, matches))
 }
 
-fn block(name: &str, hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
+fn block(name: &str, hashes: &[KeyHash]) -> Selects {
     let block = ours::block(name, BitsPerKey::TEN.into(), hashes)?;
-    Ok(Box::new(move |batch, selection| {
-        selection.by_batch(batch, |batch, matches| block.may_contain_batch(batch, matches));
-    }))
+    by_batch(move |batch, matches| block.may_contain_batch(batch, matches))
 }
 
-fn split_block(hashes: &[KeyHash]) -> Box<Select> {
+fn split_block(hashes: &[KeyHash]) -> Selects {
     let filter = sbbf::filled(10, hashes.len(), hashes.iter().map(|hash| hash.get()));
-    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+    by_probe(move |hash| filter.contains_hash(hash))
 }
 
-fn bloom(hashes: &[KeyHash]) -> Box<Select> {
+fn bloom(hashes: &[KeyHash]) -> Selects {
     let filter = fastbloom::filled(hashes.len(), hashes.iter().map(|hash| hash.get()));
-    Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains_hash(hash.get())))
+    by_probe(move |hash| filter.contains_hash(hash))
 }
 
-fn binary_fuse(hashes: &[KeyHash]) -> Result<Box<Select>, BuildError> {
-    let numbers: Vec<_> = hashes.iter().map(|hash| hash.get()).collect();
-    let filter = BinaryFuse8::try_from(&numbers)?;
-    Ok(Box::new(move |batch, selection| selection.by_probe(batch, |hash| filter.contains(&hash.get()))))
+fn binary_fuse(hashes: &[KeyHash]) -> Selects {
+    let filter = BinaryFuse8::try_from(&hashes.iter().map(|hash| hash.get()).collect::<Vec<_>>())?;
+    by_probe(move |hash| filter.contains(&hash))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use std::hint::black_box;
 
-use sstfilter::{DEFAULT_HASH_SEED, KeyHash, KeyHasher, Sizing};
+use sstfilter::{DEFAULT_HASH_SEED, KeyHash, KeyHasher};
 use xorf::{BinaryFuse8, Filter as _};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::harness::{Length, least_times};
+use crate::harness::least_times;
 use crate::record::{ByteOperation, KeyBytes};
 use crate::subject::BuildError;
 use crate::subjects::sstfilter::{IN_USE, NAME, block};
@@ -76,19 +76,13 @@ const HASH: &str = "KeyHasher::hash";
 const BLOOM: &str = IN_USE[0].0;
 const FUSE: &str = IN_USE[2].0;
 
-impl<'a> Method<'a> {
-    fn ours(name: &'static str, work: impl FnMut() -> u64 + 'a) -> Self {
-        Self { implementation: NAME, name, against: name, work: Box::new(work) }
-    }
-
-    fn of(
-        implementation: &'static str,
-        name: &'static str,
-        against: &'static str,
-        work: impl FnMut() -> u64 + 'a,
-    ) -> Self {
-        Self { implementation, name, against, work: Box::new(work) }
-    }
+fn method<'a>(
+    implementation: &'static str,
+    name: &'static str,
+    against: &'static str,
+    work: impl FnMut() -> u64 + 'a,
+) -> Method<'a> {
+    Method { implementation, name, against, work: Box::new(work) }
 }
 
 /// Measures hashing alone, then hashing and probing.
@@ -96,8 +90,7 @@ impl<'a> Method<'a> {
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
-    let turns = if length == Length::Quick { 40 } else { 200 };
+pub fn measure(turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
     let mut records: Vec<_> = HASHED_BYTES.into_iter().flat_map(|bytes| hashing(bytes, turns)).collect();
     for bytes in PROBED_BYTES {
         records.extend(probing(bytes, turns)?);
@@ -112,8 +105,10 @@ fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
     // A seed that the compiler knows would let it fold parts of the hash.
     let (hasher, seed) = (black_box(KeyHasher::default()), black_box(DEFAULT_HASH_SEED));
     let methods = vec![
-        Method::ours(HASH, || (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| hasher.hash(key).get()))),
-        Method::of("xxhash-rust", "xxh3_64_with_seed", HASH, || {
+        method(NAME, HASH, HASH, || {
+            (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| hasher.hash(key).get()))
+        }),
+        method("xxhash-rust", "xxh3_64_with_seed", HASH, || {
             (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| xxh3_64_with_seed(key, seed)))
         }),
     ];
@@ -124,26 +119,19 @@ fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
 fn probing(key_bytes: usize, turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
     let present = ByteKeys::new(0, FILTER_KEYS, key_bytes);
     let absent = ByteKeys::new(FIRST_ABSENT, QUERIES, key_bytes);
-    let ours = IN_USE.into_iter().map(|(name, kind, size)| our_method(name, kind, size, &present, &absent));
-    let mut methods = ours.collect::<Result<Vec<_>, _>>()?;
+    let (hasher, mut methods) = (KeyHasher::default(), Vec::new());
+    let present_hashes: Vec<_> = present.iter().map(|key| hasher.hash(key)).collect();
+    for (name, kind, size) in IN_USE {
+        let block = block(kind, size, &present_hashes)?;
+        let (hasher, absent) = (&hasher, &absent);
+        methods.push(method(NAME, name, name, move || {
+            // An engine's filter and hasher are not known at compile time either.
+            let (block, hasher) = black_box((&block, hasher));
+            absent.sum(|key| u64::from(block.may_contain(hasher.hash(key))))
+        }));
+    }
     methods.extend(peer_methods(&present, &absent)?);
     Ok(records(methods, turns, QUERIES, (ByteOperation::HashAndProbe, key_bytes, FILTER_KEYS)))
-}
-
-fn our_method<'a>(
-    name: &'static str,
-    kind: &str,
-    size: Sizing,
-    present: &ByteKeys,
-    absent: &'a ByteKeys,
-) -> Result<Method<'a>, BuildError> {
-    let hasher = KeyHasher::default();
-    let block = block(kind, size, &present.iter().map(|key| hasher.hash(key)).collect::<Vec<_>>())?;
-    Ok(Method::ours(name, move || {
-        // An engine's filter and hasher are not known at compile time either.
-        let (block, hasher) = black_box((&block, &hasher));
-        absent.sum(|key| u64::from(block.may_contain(hasher.hash(key))))
-    }))
 }
 
 fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<'a>; 4], BuildError> {
@@ -156,16 +144,16 @@ fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<
     let mut of_bytes = fastbloom::filled(FILTER_KEYS, [].into_iter());
     present.iter().for_each(|key| _ = of_bytes.insert(key));
     Ok([
-        Method::of("sbbf-rs-safe", "xxh3, split block Bloom, 10 bits", BLOOM, move || {
+        method("sbbf-rs-safe", "xxh3, split block Bloom, 10 bits", BLOOM, move || {
             absent.sum(|key| u64::from(sbbf.contains_hash(xxh3(key))))
         }),
-        Method::of("fastbloom", "xxh3, Bloom, 10 bits", BLOOM, move || {
+        method("fastbloom", "xxh3, Bloom, 10 bits", BLOOM, move || {
             absent.sum(|key| u64::from(of_hashes.contains_hash(xxh3(key))))
         }),
-        Method::of("fastbloom", "its own hash, Bloom, 10 bits", BLOOM, move || {
+        method("fastbloom", "its own hash, Bloom, 10 bits", BLOOM, move || {
             absent.sum(|key| u64::from(of_bytes.contains(key)))
         }),
-        Method::of("xorf", "xxh3, BinaryFuse8", FUSE, move || absent.sum(|key| u64::from(fuse.contains(&xxh3(key))))),
+        method("xorf", "xxh3, BinaryFuse8", FUSE, move || absent.sum(|key| u64::from(fuse.contains(&xxh3(key))))),
     ])
 }
 

@@ -1,17 +1,16 @@
 //! One key and many filters, as in a store's point lookup.
 
 use bytes::Bytes;
-use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BuildContext, FilterBlock, FilterReader, FilterSet, Filters, FixedPolicy, KeyHash, KeyHasher, MatchBitmap,
     MatchMatrix,
 };
 
-use crate::harness::{Length, Stretches};
+use crate::harness::Stretches;
 use crate::keys::KeySet;
 use crate::record::{Allocation, ManyFilters};
-use crate::subject::BuildError;
+use crate::subject::{BuildError, count_where};
 use crate::subjects::sstfilter::NAME;
 use crate::subjects::{IsaChoice, sbbf};
 
@@ -20,7 +19,7 @@ const FILTERS: u64 = 70;
 
 /// Keys of each. All filters together take 0.7 MB, which fits into second-level caches; 1.3 MB, which fits into some;
 /// and 85 MB, which lie in memory.
-const KEYS_PER_FILTER: [u64; 3] = [8_000, 15_000, 971_000];
+const KEYS_PER_FILTER: [usize; 3] = [8_000, 15_000, 971_000];
 
 /// Absent keys in each turn: together they touch more lines than any cache holds.
 const QUERIES: usize = 32_000;
@@ -50,8 +49,7 @@ struct Method<'a> {
 /// # Errors
 ///
 /// The builder's error.
-pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
-    let turns = if length == Length::Quick { 3 } else { 20 };
+pub fn measure(turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let mut records = Vec::new();
     for keys in KEYS_PER_FILTER {
         for allocation in [Allocation::InARow, Allocation::AmongOthers] {
@@ -61,22 +59,19 @@ pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, Build
     Ok(records)
 }
 
+/// Measures filters of `keys` keys each.
 fn measure_size(
-    keys_per_filter: u64,
+    keys: usize,
     allocation: Allocation,
     turns: usize,
     isa: IsaChoice,
 ) -> Result<Vec<ManyFilters>, BuildError> {
-    let blocks = allocated(allocation, |filter| our_block(filter, keys_per_filter))?;
-    let theirs = allocated(allocation, |filter| Ok(split_block_filter(filter, keys_per_filter)))?;
+    let blocks = allocated(allocation, |filter| our_block(filter, keys))?;
+    let theirs = allocated(allocation, |filter| Ok(sbbf::filled(10, keys, hashes_of(filter, keys).map(KeyHash::get))))?;
     let ours = isa.sets().into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
     let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
-    methods.push(Method {
-        name: ONE_BY_ONE,
-        implementation: "sbbf-rs-safe",
-        isa: None,
-        count: Box::new(|hashes| sum(hashes, |hash| count(&theirs, |filter| filter.contains_hash(hash.get())))),
-    });
+    let count = |hashes: &[KeyHash]| pairs(hashes, &theirs, |filter, hash| filter.contains_hash(hash.get()));
+    methods.push(Method { name: ONE_BY_ONE, implementation: "sbbf-rs-safe", isa: None, count: Box::new(count) });
 
     let times = measure_methods(&mut methods, turns)?;
     let our_bytes = blocks.iter().map(Bytes::len).sum::<usize>();
@@ -86,10 +81,10 @@ fn measure_size(
         method: method.name.to_owned(),
         isa: method.isa.map(|isa| isa.name().to_owned()),
         filters: FILTERS,
-        keys_per_filter,
+        keys_per_filter: keys as u64,
         total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes } as u64,
         allocation,
-        ns_per_probe: times.mean().map_or(f64::NAN, |per_key| per_key / FILTERS as f64),
+        ns_per_probe: times.mean() / FILTERS as f64,
     };
     Ok(methods.iter().zip(&times).map(record).collect())
 }
@@ -113,37 +108,25 @@ fn allocated<F>(
     allocation: Allocation,
     mut build: impl FnMut(u64) -> Result<F, BuildError>,
 ) -> Result<Vec<F>, BuildError> {
-    let mut others = OtherBuffers::default();
+    let mut others = Vec::new();
     let filters = (0..FILTERS).map(|filter| {
         if allocation == Allocation::AmongOthers {
-            others.allocate_between();
+            others.extend(other_buffers(filter));
         }
         build(filter)
     });
     filters.collect()
 }
 
-/// The buffers that a store allocates between two filters: blocks and indexes of many sizes; half of them are freed
-/// again.
-#[derive(Default)]
-struct OtherBuffers {
-    kept: Vec<Vec<u8>>,
-    drawn: u64,
-}
-
-impl OtherBuffers {
-    /// Eight buffers of 256 bytes to 64 KiB.
-    fn allocate_between(&mut self) {
-        let buffers: Vec<Vec<u8>> = (0..8).map(|_| vec![1; self.draw_bytes()]).collect();
-        self.kept.extend(buffers.into_iter().step_by(2));
-    }
-
-    fn draw_bytes(&mut self) -> usize {
-        self.drawn += 1;
-        let random = KeyHash::mix(self.drawn).get();
+/// What is left of the buffers that a store allocates before a filter: blocks and indexes of many sizes, 256 bytes to
+/// 64 KiB. Of eight, four are freed again.
+fn other_buffers(filter: u64) -> impl Iterator<Item = Vec<u8>> {
+    let buffers = (1..=8).map(|buffer| {
+        let random = KeyHash::mix(8 * filter + buffer).get();
         // All powers of two in this range are equally likely, and so are all sizes between two of them.
-        (256_usize << (random % 8)) + usize::from(random.to_le_bytes()[7]) * 16
-    }
+        vec![1; (256 << (random % 8)) + usize::from(random.to_le_bytes()[7]) * 16]
+    });
+    buffers.collect::<Vec<_>>().into_iter().step_by(2)
 }
 
 /// Our filters, opened while one instruction set is selected.
@@ -168,60 +151,49 @@ impl Ours {
     fn methods(&self) -> [Method<'_>; 4] {
         let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
         [
-            self.method(ONE_BY_ONE, |hash| count(&self.blocks, |block| block.may_contain(hash))),
-            self.method("one counted call per filter", |hash| {
-                count(&self.readers, |reader| !reader.probe_hash(hash).is_absent())
+            self.method(ONE_BY_ONE, |hashes| pairs(hashes, &self.blocks, FilterBlock::may_contain)),
+            self.method("one counted call per filter", |hashes| {
+                pairs(hashes, &self.readers, |reader, hash| !reader.probe_hash(hash).is_absent())
             }),
-            self.method(SET_OF_ONE_KEY, move |hash| {
-                self.set.matches_hash(hash, &mut matches);
-                matches.count()
+            self.method(SET_OF_ONE_KEY, move |hashes| {
+                let keys = hashes.iter().map(|&hash| {
+                    self.set.matches_hash(hash, &mut matches);
+                    matches.count()
+                });
+                keys.sum()
             }),
-            Method {
-                name: "a set, 32 keys",
-                implementation: NAME,
-                isa: self.isa,
-                count: Box::new(move |hashes| {
-                    let batches = hashes.chunks(32).map(|batch| {
-                        self.set.matches_batch(batch, &mut matrix);
-                        matrix.count()
-                    });
-                    batches.sum()
-                }),
-            },
+            self.method("a set, 32 keys", move |hashes| {
+                let batches = hashes.chunks(32).map(|batch| {
+                    self.set.matches_batch(batch, &mut matrix);
+                    matrix.count()
+                });
+                batches.sum()
+            }),
         ]
     }
 
-    fn method<'a>(&self, name: &'static str, mut of_key: impl FnMut(KeyHash) -> u64 + 'a) -> Method<'a> {
-        Method { name, implementation: NAME, isa: self.isa, count: Box::new(move |hashes| sum(hashes, &mut of_key)) }
+    fn method<'a>(&self, name: &'static str, count: impl FnMut(&[KeyHash]) -> u64 + 'a) -> Method<'a> {
+        Method { name, implementation: NAME, isa: self.isa, count: Box::new(count) }
     }
 }
 
+/// Counts the pairs of key and filter with a positive answer, one call each.
 #[inline]
-fn sum(hashes: &[KeyHash], mut filters_that_may_hold: impl FnMut(KeyHash) -> u64) -> u64 {
-    hashes.iter().map(|&hash| filters_that_may_hold(hash)).sum()
-}
-
-#[inline]
-fn count<F>(filters: &[F], mut may_contain: impl FnMut(&F) -> bool) -> u64 {
-    filters.iter().map(|filter| u64::from(may_contain(filter))).sum()
+fn pairs<F>(hashes: &[KeyHash], filters: &[F], may_contain: impl Fn(&F, KeyHash) -> bool) -> u64 {
+    hashes.iter().map(|&hash| count_where(filters, |filter| may_contain(filter, hash))).sum()
 }
 
 /// Returns the keys of one filter, which are in no other.
-fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
+fn hashes_of(filter: u64, keys: usize) -> impl Iterator<Item = KeyHash> {
     // A filter has fewer than 2^32 keys, so the ranges of counters never overlap.
-    (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
+    (filter << 32..).take(keys).map(KeyHash::mix)
 }
 
-fn our_block(filter: u64, keys: u64) -> Result<Bytes, BuildError> {
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
+fn our_block(filter: u64, keys: usize) -> Result<Bytes, BuildError> {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys as u64);
     let mut builder = FixedPolicy::default().builder(&context);
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
     Ok(builder.finish().block.ok_or("no filter fits")?)
-}
-
-/// Returns the filter with some number of the crate that we compare with.
-fn split_block_filter(filter: u64, keys: u64) -> Sbbf {
-    sbbf::filled(10, usize::try_from(keys).unwrap_or(usize::MAX), hashes_of(filter, keys).map(KeyHash::get))
 }
 
 #[cfg(test)]
@@ -239,9 +211,8 @@ mod tests {
 
     #[test]
     fn other_buffers_have_many_sizes_and_half_of_them_stay() {
-        let mut others = OtherBuffers::default();
-        (0..50).for_each(|_| others.allocate_between());
-        let sizes: std::collections::HashSet<_> = others.kept.iter().map(Vec::len).collect();
-        assert!(others.kept.len() == 200 && sizes.len() > 100, "{} {}", others.kept.len(), sizes.len());
+        let kept: Vec<_> = (0..50).flat_map(other_buffers).collect();
+        let sizes: std::collections::HashSet<_> = kept.iter().map(Vec::len).collect();
+        assert!(kept.len() == 200 && sizes.len() > 100, "{} {}", kept.len(), sizes.len());
     }
 }

@@ -1,8 +1,8 @@
 //! Filters of points at several numbers of keys.
 
-use crate::harness::{self, Effort, Entrant, Length, Load};
+use crate::harness::{self, Effort, Entrant, Load};
 use crate::keys::KeySet;
-use crate::record::{Record, crate_version, target_cpu};
+use crate::record::{Record, crate_version};
 use crate::subject::{Family, Label, Points, Queries, Subject};
 
 /// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys. Their hashes stay in the second-level cache, so
@@ -22,45 +22,35 @@ const RATE_QUERIES: usize = 1 << 22;
 /// Keys that are timed together, less than a millisecond.
 const STRETCH: usize = 1 << 15;
 
+/// The maximum number of keys at which all take part. Beyond, only Bloom filters do, whose build needs no more memory
+/// than the filter itself: 100 million keys fit into 3 GiB.
+const KEYS_OF_ALL: usize = 10_000_000;
+
 /// One number of keys, and the number of measurements with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Round {
     /// Keys in each filter.
     pub keys: usize,
     /// How often everything is measured.
-    pub effort: Effort,
-    /// The candidates that take part.
-    pub entrants: Entrants,
+    effort: Effort,
 }
 
-/// The candidates of a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entrants {
-    /// All.
-    All,
-    /// Filters whose build needs no more memory than the filter itself.
-    BloomOnly,
+/// The sizes of a short run.
+pub const QUICK: [Round; 3] = [round(10_000, 5, 10), round(100_000, 5, 3), round(1_000_000, 3, 1)];
+
+/// The sizes of a usual run.
+pub const FULL: [Round; 4] =
+    [round(10_000, 25, 20), round(100_000, 25, 5), round(1_000_000, 15, 1), round(10_000_000, 5, 1)];
+
+/// The size that is measured only on request.
+pub const LARGE: Round = round(100_000_000, 3, 1);
+
+const fn round(keys: usize, turns: usize, builds: usize) -> Round {
+    Round { keys, effort: Effort { turns, builds, stretch: STRETCH } }
 }
 
-/// The sizes of a run.
-pub fn rounds(length: Length) -> Vec<Round> {
-    let of = |keys, turns, builds, entrants| {
-        let effort = Effort { turns, builds, stretch: STRETCH };
-        Round { keys, effort, entrants }
-    };
-    let round = |keys, turns, builds| of(keys, turns, builds, Entrants::All);
-    match length {
-        Length::Quick => vec![round(10_000, 5, 10), round(100_000, 5, 3), round(1_000_000, 3, 1)],
-        Length::Full | Length::Large => {
-            let mut rounds =
-                vec![round(10_000, 25, 20), round(100_000, 25, 5), round(1_000_000, 15, 1), round(10_000_000, 5, 1)];
-            if length == Length::Large {
-                // Bloom filters need no memory beyond the filter to build, so this round fits into 3 GiB.
-                rounds.push(of(100_000_000, 3, 1, Entrants::BloomOnly));
-            }
-            rounds
-        }
-    }
+fn takes_part(label: &Label, keys: usize) -> bool {
+    keys <= KEYS_OF_ALL || label.family == Family::Bloom
 }
 
 /// Measures all `subjects` in one round. Passes errors to `report`, and continues with the others.
@@ -70,8 +60,7 @@ pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnM
     let (absent, drawn) = (KeySet::absent(RATE_QUERIES), KeySet::drawn_from(present.all(), queries));
     let misses = absent.all().first(queries);
     let load = Load { present: present.all(), absent: absent.all(), misses, hits: Some(drawn.all()) };
-    let takes_part = |label: &Label| round.entrants == Entrants::All || label.family == Family::Bloom;
-    let entrants = subjects.iter().map(AsRef::as_ref).filter(|subject| takes_part(subject.label()));
+    let entrants = subjects.iter().map(AsRef::as_ref).filter(|subject| takes_part(subject.label(), round.keys));
     let measured = harness::measure(
         entrants,
         present.all(),
@@ -86,23 +75,22 @@ pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnM
 
 fn record(entrant: &Entrant<'_, Points>, keys: usize) -> Record {
     let (label, figures) = (entrant.label(), &entrant.figures[0]);
-    let measured = |least: Option<f64>| least.unwrap_or(f64::NAN);
     Record {
         implementation: label.implementation.to_owned(),
         version: crate_version(label.implementation).unwrap_or_default().to_owned(),
         kind: label.kind.to_owned(),
         family: label.family,
         isa: label.isa.map(str::to_owned),
-        target_cpu: target_cpu().map(str::to_owned),
+        target_cpu: Some(env!("SSTFILTER_PEERS_TARGET_CPU")).filter(|cpu| !cpu.is_empty()).map(str::to_owned),
         against: label.against.to_owned(),
         n: keys as u64,
         hash: label.hash,
         bits_per_key: entrant.bytes as f64 * 8.0 / keys as f64,
         fpr: figures.positives as f64 / RATE_QUERIES as f64,
-        build_ns_per_key: measured(entrant.build) / keys as f64,
-        query_miss_ns: measured(figures.miss.mean()),
-        query_hit_ns: measured(figures.hit.mean()),
-        batch_miss_ns: figures.batch.mean(),
+        build_ns_per_key: entrant.build / keys as f64,
+        query_miss_ns: figures.miss.mean(),
+        query_hit_ns: figures.hit.mean(),
+        batch_miss_ns: figures.batch_ns(),
         bytes_peak: entrant.bytes_peak,
     }
 }
@@ -134,16 +122,15 @@ mod tests {
         })
     }
 
-    fn measured(loses_one: bool, entrants: Entrants) -> (Vec<Record>, Vec<String>) {
+    fn measured(loses_one: bool) -> (Vec<Record>, Vec<String>) {
         let subjects: Vec<Box<dyn Subject>> = vec![exact(loses_one)];
         let mut reports = Vec::new();
-        let round = Round { keys: 1_000, effort: Effort { turns: 1, builds: 1, stretch: STRETCH }, entrants };
-        (measure(&subjects, round, |report| reports.push(report)), reports)
+        (measure(&subjects, round(1_000, 1, 1), |report| reports.push(report)), reports)
     }
 
     #[test]
     fn an_exact_set_has_no_false_positives_and_64_bits_per_key() {
-        let (records, reports) = measured(false, Entrants::All);
+        let (records, reports) = measured(false);
         assert!(reports.is_empty());
         assert!(records[0].bits_per_key > 63.9 && records[0].fpr <= 0.0 && records[0].batch_miss_ns.is_none());
         assert!(records[0].build_ns_per_key > 0.0 && records[0].query_miss_ns > 0.0);
@@ -151,13 +138,15 @@ mod tests {
 
     #[test]
     fn a_filter_that_loses_a_key_gets_no_record() {
-        let (records, reports) = measured(true, Entrants::All);
+        let (records, reports) = measured(true);
         assert!(records.is_empty());
         assert_eq!(reports, ["exact sorted, 1000 keys: loses 1 of 1000 keys"]);
     }
 
     #[test]
-    fn rounds_of_bloom_filters_leave_the_others_out() {
-        assert!(measured(false, Entrants::BloomOnly).0.is_empty());
+    fn the_largest_round_is_of_bloom_filters() {
+        let [bloom, other] = [Family::Bloom, Family::Static].map(|family| Label::of("a", "b", family, "c"));
+        assert!(FULL.iter().all(|round| takes_part(&other, round.keys)) && !takes_part(&other, LARGE.keys));
+        assert!(takes_part(&bloom, LARGE.keys));
     }
 }

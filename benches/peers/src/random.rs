@@ -39,9 +39,9 @@ impl Random {
         (two_to_63 + deviations * two_to_63 / 50.0) as u64
     }
 
-    /// Letters from a to z.
-    pub fn letters(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| b'a' + self.below_u64(26).to_le_bytes()[0]).collect()
+    /// A letter from a to z.
+    pub fn letter(&mut self) -> u8 {
+        b'a' + self.below_u64(26).to_le_bytes()[0]
     }
 
     /// Brings `items` into random order.

@@ -1,35 +1,66 @@
 //! The records of a run.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sstfilter_charts::Machine;
+use sstfilter::simd::InstructionSet;
+use sstfilter_charts::{Machine, today};
 
 use crate::subject::{Family, HashUse};
 
-/// Everything of one run.
+/// When, how and where figures were measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measurements {
+pub struct Run {
     /// The day, as `YYYY-MM-DD`, UTC.
     pub date: String,
     /// The arguments it was run with.
     pub arguments: Vec<String>,
     /// The machine.
     pub machine: Machine,
+}
+
+impl Run {
+    /// A run today on this machine.
+    pub fn now(arguments: Vec<String>) -> Self {
+        Self { date: today(), arguments, machine: Machine::this(InstructionSet::fastest().name()) }
+    }
+
+    /// The machine in a sentence.
+    pub fn machine(&self) -> String {
+        let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = &self.machine;
+        format!(
+            "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
+            caches.join(", "),
+            instruction_sets.join(", ")
+        )
+    }
+}
+
+/// Everything of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// The run.
+    #[serde(flatten)]
+    pub run: Run,
     /// One filter at a time.
     pub records: Vec<Record>,
+    /// A few filters in use.
+    #[serde(flatten)]
+    pub uses: Uses,
+}
+
+/// The uses that only a few filters take part in. A run of some subjects has none of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Uses {
     /// One key, many filters.
-    #[serde(default)]
     pub many_filters: Vec<ManyFilters>,
     /// From the bytes of a key to its hash, and to the answer.
-    #[serde(default)]
     pub key_bytes: Vec<KeyBytes>,
     /// Probes that are checked and counted.
-    #[serde(default)]
     pub counted: Vec<CountedProbe>,
 }
 
@@ -108,12 +139,10 @@ pub enum Allocation {
     AmongOthers,
 }
 
-impl fmt::Display for Allocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::InARow => "in a row",
-            Self::AmongOthers => "among others",
-        })
+impl Allocation {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        if self == Self::InARow { "in a row" } else { "among others" }
     }
 }
 
@@ -226,11 +255,6 @@ pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Rec
     records.iter().rfind(is_ours)
 }
 
-/// The CPU that this program is compiled for, if not for any of the target.
-pub fn target_cpu() -> Option<&'static str> {
-    Some(env!("SSTFILTER_PEERS_TARGET_CPU")).filter(|cpu| !cpu.is_empty())
-}
-
 /// The version of a crate that this program was built with.
 pub fn crate_version(name: &str) -> Option<&'static str> {
     let lock = include_str!("../Cargo.lock");
@@ -250,20 +274,10 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     serde_json::from_slice(&bytes).map_err(|error| name(error.into()))
 }
 
-/// Writes JSON, indented, with a newline at the end.
-///
-/// # Errors
-///
-/// The system's error, with the path.
-pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    fs::write(path, text).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::subjects::IsaChoice;
 
     /// A record with round figures.
     pub fn record(implementation: &str, kind: &str, against: &str, n: u64) -> Record {
@@ -302,20 +316,9 @@ pub mod tests {
 
     #[test]
     fn the_lock_file_knows_every_peer() {
-        for name in [
-            "cuckoofilter",
-            "fastbloom",
-            "grafite",
-            "lsm-tree",
-            "pleat",
-            "qfilter",
-            "range-filters",
-            "rsurf",
-            "sbbf-rs-safe",
-            "sstfilter",
-            "xorf",
-            "xxhash-rust",
-        ] {
+        let subjects = crate::subjects::all(IsaChoice::Best);
+        let names = subjects.iter().map(|subject| subject.label().implementation);
+        for name in names.chain(["grafite", "range-filters", "rsurf", "xxhash-rust"]) {
             let version = crate_version(name).unwrap_or_default();
             assert!(version.split('.').count() == 3, "{name} {version}");
         }

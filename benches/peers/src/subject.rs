@@ -1,7 +1,6 @@
 //! The interface between the harness and a subject.
 
 use std::error::Error;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sstfilter::MatchBitmap;
@@ -113,21 +112,14 @@ pub fn built<F: 'static>(filter: F, bytes: usize, may_contain: impl Fn(&F, u64) 
     Ok(Box::new(Single { filter, bytes: bytes as u64, may_contain }))
 }
 
-/// A subject whose build is a closure.
-pub struct Described<L, B> {
-    /// The description.
-    pub label: L,
-    /// Builds a filter.
-    pub build: B,
-}
-
-impl<W: Workload, B: Fn(W::Keys<'_>) -> BuildResult<W>> Subject<W> for Described<W::Label, B> {
+/// A description and a function that builds a filter.
+impl<W: Workload, B: Fn(W::Keys<'_>) -> BuildResult<W>> Subject<W> for (W::Label, B) {
     fn label(&self) -> &W::Label {
-        &self.label
+        &self.0
     }
 
     fn build(&self, keys: W::Keys<'_>) -> BuildResult<W> {
-        (self.build)(keys)
+        (self.1)(keys)
     }
 }
 
@@ -159,7 +151,7 @@ impl Label {
 
     /// Makes a subject of a label and a function that builds its filter.
     pub fn built_by(self, build: impl Fn(Keys<'_>) -> BuildResult + 'static) -> Box<dyn Subject> {
-        Box::new(Described { label: self, build })
+        Box::new((self, build))
     }
 }
 
@@ -183,15 +175,6 @@ pub enum HashUse {
     Given,
     /// It hashes the 64-bit number itself.
     Included,
-}
-
-impl fmt::Display for HashUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Given => "given",
-            Self::Included => "included",
-        })
-    }
 }
 
 /// Counts the `keys` for which the probe is positive.

@@ -3,28 +3,13 @@
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table, grouped};
 
-use crate::figures::{bytes, nanoseconds, percent, ratio};
+use crate::figures::{Beside, bytes, nanoseconds, percent, ratio, times_ours};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
-use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, ours_beside};
+use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
 
-/// The numbers of keys that occur, ascending.
-pub fn sizes(records: &[Record]) -> Vec<u64> {
-    let mut sizes: Vec<_> = records.iter().map(|record| record.n).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
-/// A record, and our record to compare with, unless it is ours itself.
-type Beside<'a> = (&'a Record, Option<&'a Record>);
-
-fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a> {
+fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a, Record> {
     (record, ours_beside(record, records).filter(|ours| *ours != record))
-}
-
-fn times_ours((record, ours): &Beside<'_>, time: fn(&Record) -> Option<f64>) -> String {
-    time(record).map_or_else(String::new, |theirs| ratio(theirs, ours.and_then(time)))
 }
 
 fn time(time: Option<f64>) -> String {
@@ -34,10 +19,10 @@ fn time(time: Option<f64>) -> String {
 /// Makes the table of all subjects at `n` keys. Each time has its ratio to ours: single probes to our single probe,
 /// batches to our batch.
 pub fn of_size(records: &[Record], n: u64) -> Table {
-    let columns: [Column<Beside<'_>>; 15] = [
+    let columns: [Column<Beside<'_, Record>>; 15] = [
         ("crate", Left, |(record, _)| record.name()),
         ("filter", Left, |(record, _)| record.kind.clone()),
-        ("hash", Left, |(record, _)| record.hash.to_string()),
+        ("hash", Left, |(record, _)| format!("{:?}", record.hash).to_lowercase()),
         ("bits/key", Right, |(record, _)| format!("{:.2}", record.bits_per_key)),
         ("rate", Right, |(record, _)| percent(record.fpr)),
         ("build ns", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
@@ -59,6 +44,17 @@ pub fn of_size(records: &[Record], n: u64) -> Table {
     Table::of(of_size.map(|record| beside(record, records)), &columns)
 }
 
+/// The tables of what is measured of a few filters: titles and tables, those without rows left out.
+pub fn of_uses(uses: &Uses) -> impl Iterator<Item = (&'static str, Table)> {
+    let tables = [
+        ("Hashing keys", hashing(&uses.key_bytes)),
+        ("From key bytes to an answer", hashing_and_probing(&uses.key_bytes)),
+        ("Counted single probes", counted(&uses.counted)),
+        ("One absent key, many filters", many_filters(&uses.many_filters)),
+    ];
+    tables.into_iter().filter(|(_, table)| !table.is_empty())
+}
+
 /// A way from the bytes of a key, and our time to compare with.
 type KeyBytesBeside<'a> = (&'a KeyBytes, Option<f64>);
 
@@ -68,7 +64,7 @@ fn of_operation(operation: ByteOperation, records: &[KeyBytes]) -> impl Iterator
 }
 
 /// Makes the table of hashing: our hasher, and the function that it calls.
-pub fn hashing(records: &[KeyBytes]) -> Table {
+fn hashing(records: &[KeyBytes]) -> Table {
     let columns: [Column<KeyBytesBeside<'_>>; 5] = [
         ("crate", Left, |(record, _)| record.implementation.clone()),
         ("call", Left, |(record, _)| record.method.clone()),
@@ -80,7 +76,7 @@ pub fn hashing(records: &[KeyBytes]) -> Table {
 }
 
 /// Keys of several lengths hashed and probed, one by one.
-pub fn hashing_and_probing(records: &[KeyBytes]) -> Table {
+fn hashing_and_probing(records: &[KeyBytes]) -> Table {
     let columns: [Column<KeyBytesBeside<'_>>; 7] =
         [
             ("crate", Left, |(record, _)| record.implementation.clone()),
@@ -106,7 +102,7 @@ pub fn our_key_bytes(record: &KeyBytes, records: &[KeyBytes]) -> Option<f64> {
 }
 
 /// Our single probes, bare, counted, and counted from many threads.
-pub fn counted(records: &[CountedProbe]) -> Table {
+fn counted(records: &[CountedProbe]) -> Table {
     fn shared(record: &CountedProbe, cell: fn(SharedProbe) -> String) -> String {
         record.shared.map(cell).unwrap_or_default()
     }
@@ -128,14 +124,14 @@ pub fn counted(records: &[CountedProbe]) -> Table {
 type ManyFiltersBeside<'a> = (&'a ManyFilters, [Option<f64>; 2]);
 
 /// One key, many filters. A call per filter is compared with our call per filter, and with our set of one key.
-pub fn many_filters(records: &[ManyFilters]) -> Table {
+fn many_filters(records: &[ManyFilters]) -> Table {
     let columns: [Column<ManyFiltersBeside<'_>>; 9] = [
         ("crate", Left, |(record, _)| record.name()),
         ("probed by", Left, |(record, _)| record.method.clone()),
         ("filters", Right, |(record, _)| record.filters.to_string()),
         ("keys each", Right, |(record, _)| grouped(record.keys_per_filter)),
         ("in all", Right, |(record, _)| bytes(record.total_bytes)),
-        ("buffers", Left, |(record, _)| record.allocation.to_string()),
+        ("buffers", Left, |(record, _)| record.allocation.name().to_owned()),
         ("ns per key and filter", Right, |(record, _)| nanoseconds(record.ns_per_probe)),
         ("vs our call per filter", Right, |(record, ours)| ratio(record.ns_per_probe, ours[0])),
         ("vs our set of one key", Right, |(record, ours)| ratio(record.ns_per_probe, ours[1])),
@@ -146,7 +142,7 @@ pub fn many_filters(records: &[ManyFilters]) -> Table {
 
 /// Makes the table of single and batched probes of a program compiled for one CPU, compared with the usual program.
 pub fn compiled_for_cpu(records: &[Record], usual: &[Record]) -> Table {
-    let columns: [Column<(Beside<'_>, Option<&Record>)>; 9] = [
+    let columns: [Column<(Beside<'_, Record>, Option<&Record>)>; 9] = [
         ("crate", Left, |((record, _), _)| record.name()),
         ("filter", Left, |((record, _), _)| record.kind.clone()),
         ("keys", Right, |((record, _), _)| grouped(record.n)),
@@ -187,7 +183,6 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(!lines[1].contains('x'), "{text}");
         assert!(lines[2].contains("1.50x") && lines[2].contains("4.00x"), "{text}");
-        assert_eq!(sizes(&rows), [10, 20]);
     }
 
     #[test]

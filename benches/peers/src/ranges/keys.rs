@@ -1,7 +1,8 @@
 //! Sorted keys, and ranges between them.
 
 use std::io::{self, Read};
-use std::ops::Bound;
+use std::iter;
+use std::ops::{Bound, Range};
 
 use flate2::read::GzDecoder;
 use sstfilter::KeyRange;
@@ -12,9 +13,6 @@ use crate::subject::Queries;
 /// Names of Debian 12, and names of a later release that Debian 12 does not have.
 const NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-bookworm-packages.tsv.gz");
 const ABSENT_NAMES: &[u8] = include_bytes!("../../../../crates/cli/keys/debian-sid-only-packages.txt.gz");
-
-/// Letters at which a random range starts.
-const LETTERS: usize = 8;
 
 /// A kind of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +46,13 @@ impl KeyKind {
         matches!(self, Self::Uniform | Self::Normal)
     }
 
-    /// A number of this distribution.
-    fn draw(self, random: &mut Random) -> u64 {
-        if self == Self::Normal { random.normal() } else { random.next() }
+    /// A number of this distribution, big-endian, or eight letters.
+    fn draw(self, random: &mut Random) -> [u8; 8] {
+        match self {
+            Self::Uniform => random.next().to_be_bytes(),
+            Self::Normal => random.normal().to_be_bytes(),
+            Self::Names | Self::NamesAndLetters => [(); 8].map(|()| random.letter()),
+        }
     }
 }
 
@@ -58,45 +60,46 @@ impl KeyKind {
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    spans: Vec<Range<usize>>,
+}
+
+/// Ranges with both ends included: a lower and an upper end in turn.
+pub type RangeSet = Strings;
+
+impl<S: AsRef<[u8]>> FromIterator<S> for Strings {
+    fn from_iter<I: IntoIterator<Item = S>>(strings: I) -> Self {
+        let mut all = Self::default();
+        for string in strings {
+            let start = all.bytes.len();
+            all.bytes.extend_from_slice(string.as_ref());
+            all.spans.push(start..all.bytes.len());
+        }
+        all
+    }
 }
 
 impl Strings {
-    fn push(&mut self, string: &[u8]) {
-        self.bytes.extend_from_slice(string);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn of_numbers(numbers: &[u64]) -> Self {
-        let mut strings = Self::default();
-        numbers.iter().for_each(|number| strings.push(&number.to_be_bytes()));
-        strings
-    }
-
     /// The string at a position that exists.
     fn get(&self, index: usize) -> &[u8] {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.bytes[start..self.ends[index]]
+        &self.bytes[self.spans[index].clone()]
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        (0..self.ends.len()).map(|index| self.get(index))
+        self.spans.iter().map(|span| &self.bytes[span.clone()])
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
+    /// The big-endian numbers that they are; none unless all have eight bytes.
+    fn numbers(&self) -> Vec<u64> {
+        let numbers = self.iter().map(|string| string.try_into().map(u64::from_be_bytes));
+        numbers.collect::<Result<_, _>>().unwrap_or_default()
     }
 
-    /// Returns the first string that is not below `string`.
-    fn seek_hint(&self, string: &[u8]) -> Option<&[u8]> {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.get(middle) < string { low = middle + 1 } else { high = middle }
-        }
-        (low < self.len()).then(|| self.get(low))
+    /// Returns the ranges whose ends these are.
+    pub fn view(&self) -> RangeView<'_> {
+        let ends: Vec<_> = self.iter().map(Bound::Included).collect();
+        let keys = ends.as_chunks().0.iter().map(|&[lower, upper]| KeyRange { lower, upper }).collect();
+        RangeView { numbers: self.numbers(), keys }
     }
 }
 
@@ -110,11 +113,11 @@ pub struct SortedKeys {
 }
 
 impl SortedKeys {
-    /// These numbers.
-    pub fn of_numbers(mut numbers: Vec<u64>) -> Self {
-        numbers.sort_unstable();
-        numbers.dedup();
-        Self { bytes: Strings::of_numbers(&numbers), numbers }
+    fn of<S: AsRef<[u8]> + Ord>(mut keys: Vec<S>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        let bytes: Strings = keys.into_iter().collect();
+        Self { numbers: bytes.numbers(), bytes }
     }
 
     /// `count` numbers, or all names.
@@ -124,27 +127,21 @@ impl SortedKeys {
     /// The decompressor's error.
     pub fn new(kind: KeyKind, count: usize) -> io::Result<Self> {
         if !kind.is_of_numbers() {
-            let mut bytes = Strings::default();
-            names(NAMES)?.iter().for_each(|name| bytes.push(name));
-            return Ok(Self { numbers: Vec::new(), bytes });
+            return Ok(Self::of(names(NAMES)?));
         }
         let mut random = Random::new(1);
-        Ok(Self::of_numbers((0..count).map(|_| kind.draw(&mut random)).collect()))
+        Ok(Self::of((0..count).map(|_| kind.draw(&mut random)).collect()))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.spans.len()
     }
 
     /// Returns whether no key is in the range, both ends included.
-    fn none_in(&self, lower: &[u8], upper: &[u8]) -> bool {
-        self.bytes.seek_hint(lower).is_none_or(|key| key > upper)
-    }
-
-    fn no_number_in(&self, lower: u64, upper: u64) -> bool {
-        let index = self.numbers.partition_point(|&key| key < lower);
-        self.numbers.get(index).is_none_or(|&key| key > upper)
+    fn none_in(&self, [lower, upper]: &[Vec<u8>; 2]) -> bool {
+        let first = self.bytes.spans.partition_point(|span| self.bytes.bytes[span.clone()] < **lower);
+        first == self.len() || self.bytes.get(first) > upper.as_slice()
     }
 
     /// Returns `count` ranges of `length` without a key, or one for each absent name. They start like keys of this
@@ -154,95 +151,75 @@ impl SortedKeys {
     ///
     /// The decompressor's error.
     pub fn empty_ranges(&self, kind: KeyKind, length: u64, count: usize) -> io::Result<RangeSet> {
-        let (mut ranges, mut random) = (RangeSet::default(), Random::new(2));
-        let lowers = match kind {
-            KeyKind::Uniform | KeyKind::Normal => Vec::new(),
-            KeyKind::Names => {
-                let mut absent = names(ABSENT_NAMES)?;
-                random.shuffle(&mut absent);
-                absent
-            }
-            KeyKind::NamesAndLetters => (0..count).map(|_| random.letters(LETTERS)).collect(),
+        let mut random = Random::new(2);
+        let starts: Box<dyn Iterator<Item = Vec<u8>>> = if kind == KeyKind::Names {
+            let mut absent = names(ABSENT_NAMES)?;
+            random.shuffle(&mut absent);
+            Box::new(absent.into_iter())
+        } else {
+            Box::new(iter::repeat_with(|| kind.draw(&mut random).to_vec()))
         };
-        for lower in lowers.into_iter().take(count) {
-            let upper = plus(&lower, length - 1);
-            if self.none_in(&lower, &upper) {
-                ranges.push(&lower, &upper);
-            }
-        }
-        while kind.is_of_numbers() && ranges.len() < count {
-            self.push_if_empty(kind.draw(&mut random), length, &mut ranges);
-        }
-        Ok(ranges)
+        let ranges = starts.map(|lower| range_from(lower, length));
+        Ok(ranges.filter(|range| self.none_in(range)).take(count).flatten().collect())
     }
 
     /// Returns `count` ranges of `length` without a key that start up to 2^`distance_log2` above one, or fewer if keys
     /// are dense.
     pub fn ranges_above_keys(&self, distance_log2: u32, length: u64, count: usize) -> RangeSet {
-        let (mut ranges, mut random) = (RangeSet::default(), Random::new(3));
-        for _ in 0..count {
+        let mut random = Random::new(3);
+        let ranges = (0..count).map(|_| {
             let key = self.numbers[random.below(self.numbers.len())];
-            let start = key.saturating_add(1 + random.below_u64(1 << distance_log2));
-            self.push_if_empty(start, length, &mut ranges);
-        }
-        ranges
-    }
-
-    fn push_if_empty(&self, lower: u64, length: u64, ranges: &mut RangeSet) {
-        let upper = lower.saturating_add(length - 1);
-        if self.no_number_in(lower, upper) {
-            ranges.push_numbers(lower, upper);
-        }
+            let lower = key.saturating_add(1 + random.below_u64(1 << distance_log2));
+            range_from(lower.to_be_bytes(), length)
+        });
+        ranges.filter(|range| self.none_in(range)).flatten().collect()
     }
 
     /// Returns `count` ranges of `length` with a key at any position. With names, they start at the first bytes of the
     /// key.
     pub fn ranges_with_a_key(&self, length: u64, count: usize) -> RangeSet {
-        let (mut ranges, mut random) = (RangeSet::default(), Random::new(4));
-        for _ in 0..count {
+        let mut random = Random::new(4);
+        let ranges = (0..count).map(|_| {
             let index = random.below(self.len());
-            if let Some(&key) = self.numbers.get(index) {
-                let lower = key.saturating_sub(random.below_u64(length));
-                ranges.push_numbers(lower, lower.saturating_add(length - 1));
-            } else {
-                let key = self.bytes.get(index);
-                let cut = if length == 1 { 0 } else { random.below(5) };
-                ranges.push(&key[..key.len().saturating_sub(cut)], &plus(key, length - 1));
+            if let Some(number) = self.numbers.get(index) {
+                return range_from(number.saturating_sub(random.below_u64(length)).to_be_bytes(), length);
             }
-        }
-        ranges
+            let key = self.bytes.get(index);
+            let cut = if length == 1 { 0 } else { random.below(5) };
+            [key[..key.len().saturating_sub(cut)].to_vec(), plus(key, length - 1)]
+        });
+        ranges.flatten().collect()
     }
 
     /// Returns the ranges from above each key to the next one, which is in the range.
     pub fn ranges_between_keys(&self) -> RangeSet {
-        let mut ranges = RangeSet::default();
-        for index in 1..self.len() {
-            if let (Some(&before), Some(&key)) = (self.numbers.get(index - 1), self.numbers.get(index)) {
-                ranges.push_numbers(before + 1, key);
-            } else {
-                let mut above = self.bytes.get(index - 1).to_vec();
-                above.push(0);
-                ranges.push(&above, self.bytes.get(index));
-            }
-        }
-        ranges
+        let above = |key: &[u8]| if self.numbers.is_empty() { [key, &[0]].concat() } else { plus(key, 1) };
+        let pairs = self.bytes.iter().zip(self.bytes.iter().skip(1));
+        pairs.flat_map(|(before, key)| [above(before), key.to_vec()]).collect()
     }
 
     /// Returns `count` numbers close to multiples of `step`, and for each a range of `length` that contains it and
     /// crosses the multiple.
     pub fn around_multiples(step: u64, length: u64, count: usize, seed: u64) -> (Self, RangeSet) {
-        let (mut ranges, mut random) = (RangeSet::default(), Random::new(16 + seed));
-        let mut numbers = Vec::with_capacity(count);
-        for _ in 0..count {
+        let (mut keys, mut random) = (Vec::with_capacity(count), Random::new(16 + seed));
+        let ranges = (0..count).flat_map(|_| {
             let multiple = (1 + random.below_u64(u64::MAX / step - 1)) * step;
             let key = multiple - (length - 1) + random.below_u64(2 * length - 2);
             let first = key.max(multiple) - (length - 1);
             let lower = first + random.below_u64(key.min(multiple - 1) - first + 1);
-            numbers.push(key);
-            ranges.push_numbers(lower, lower + (length - 1));
-        }
-        (Self::of_numbers(numbers), ranges)
+            keys.push(key.to_be_bytes());
+            range_from(lower.to_be_bytes(), length)
+        });
+        let ranges = ranges.collect();
+        (Self::of(keys), ranges)
     }
+}
+
+/// Returns the ends of a range of `length`.
+fn range_from(lower: impl Into<Vec<u8>>, length: u64) -> [Vec<u8>; 2] {
+    let lower = lower.into();
+    let upper = plus(&lower, length - 1);
+    [lower, upper]
 }
 
 /// The first field of each line.
@@ -263,45 +240,24 @@ fn plus(string: &[u8], amount: u64) -> Vec<u8> {
     if rest == 0 { sum } else { vec![u8::MAX; string.len()] }
 }
 
-/// Ranges with both ends included, as numbers for peers that take numbers, and as bytes for all.
-#[derive(Clone, Debug, Default)]
-pub struct RangeSet {
-    numbers: Vec<[u64; 2]>,
-    ends: Strings,
+/// The ranges of a [`RangeSet`], in the forms of all filters.
+#[derive(Clone, Debug)]
+pub struct RangeView<'a> {
+    numbers: Vec<u64>,
+    keys: Vec<KeyRange<'a>>,
 }
 
-impl RangeSet {
-    fn push(&mut self, lower: &[u8], upper: &[u8]) {
-        self.ends.push(lower);
-        self.ends.push(upper);
-    }
-
-    fn push_numbers(&mut self, lower: u64, upper: u64) {
-        self.numbers.push([lower, upper]);
-        self.push(&lower.to_be_bytes(), &upper.to_be_bytes());
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.ends.len() / 2
-    }
-
-    /// Returns the ranges in the form of our filters.
-    pub fn keys(&self) -> Vec<KeyRange<'_>> {
-        let end = |index| Bound::Included(self.ends.get(index));
-        (0..self.len()).map(|index| KeyRange { lower: end(2 * index), upper: end(2 * index + 1) }).collect()
-    }
-
-    /// All of them; `keys` are those of [`keys`](Self::keys).
-    pub fn all<'a>(&'a self, keys: &'a [KeyRange<'a>]) -> Ranges<'a> {
-        Ranges { numbers: &self.numbers, keys }
+impl RangeView<'_> {
+    /// All of them.
+    pub fn all(&self) -> Ranges<'_> {
+        Ranges { numbers: self.numbers.as_chunks().0, keys: &self.keys }
     }
 }
 
-/// A part of a [`RangeSet`].
+/// A part of a [`RangeView`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ranges<'a> {
-    /// The ends as numbers; none of names.
+    /// The ends as numbers, if all have eight bytes.
     pub numbers: &'a [[u64; 2]],
     /// The same ranges of bytes, in the same order.
     pub keys: &'a [KeyRange<'a>],
@@ -336,9 +292,9 @@ mod tests {
             assert!(strings.is_sorted() && !strings.is_empty(), "{kind:?}");
             for length in [1, 1 << 5, 1 << 20] {
                 let empty = keys.empty_ranges(kind, length, 50).unwrap();
-                assert!(empty.keys().iter().all(|range| number_of_keys(&keys, range) == 0), "{kind:?} {length}");
+                assert!(empty.view().keys.iter().all(|range| number_of_keys(&keys, range) == 0), "{kind:?} {length}");
                 let held = keys.ranges_with_a_key(length, 50);
-                assert!(held.keys().iter().all(|range| number_of_keys(&keys, range) > 0), "{kind:?} {length}");
+                assert!(held.view().keys.iter().all(|range| number_of_keys(&keys, range) > 0), "{kind:?} {length}");
             }
         }
     }
@@ -347,18 +303,21 @@ mod tests {
     fn ranges_around_multiples_hold_their_key_and_both_sides_of_a_multiple() {
         for length in [2, 3, 1 << 5] {
             let (keys, ranges) = SortedKeys::around_multiples(1_000, length, 500, 0);
-            assert!(ranges.keys().iter().all(|range| number_of_keys(&keys, range) > 0), "{length}");
-            assert!(ranges.numbers.iter().all(|[lower, upper]| lower / 1_000 != upper / 1_000), "{length}");
-            assert!(ranges.numbers.iter().all(|[lower, upper]| upper - lower == length - 1), "{length}");
+            assert!(ranges.view().keys.iter().all(|range| number_of_keys(&keys, range) > 0), "{length}");
+            assert!(
+                ranges.view().all().numbers.iter().all(|[lower, upper]| lower / 1_000 != upper / 1_000),
+                "{length}"
+            );
+            assert!(ranges.view().all().numbers.iter().all(|[lower, upper]| upper - lower == length - 1), "{length}");
         }
     }
 
     #[test]
     fn ranges_between_keys_hold_one_key_each() {
-        let keys = SortedKeys::of_numbers(vec![9, 3, 4, 3]);
+        let keys = SortedKeys::of([9_u64, 3, 4, 3].map(u64::to_be_bytes).to_vec());
         let ranges = keys.ranges_between_keys();
-        assert_eq!(ranges.numbers, [[4, 4], [5, 9]]);
-        assert!(ranges.keys().iter().all(|range| number_of_keys(&keys, range) == 1));
+        assert_eq!(ranges.view().all().numbers, [[4, 4], [5, 9]]);
+        assert!(ranges.view().keys.iter().all(|range| number_of_keys(&keys, range) == 1));
     }
 
     #[test]

@@ -7,13 +7,13 @@ use super::record::{Built, CorrelatedRecord, HeldRecord, RangeRecord};
 use super::subject::{Label, OfRanges, Subjects};
 use crate::harness::{self, Effort, Entrant, Figures, Load, caught};
 use crate::record::crate_version;
-use crate::subject::{BuildError, Queries, Subject};
+use crate::subject::{Queries, Subject};
 
 /// Lengths of ranges.
 pub const LENGTHS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
 
-/// Degrees of correlation, and the length of the ranges.
-const DEGREES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+/// Degrees of correlation with their titles, and the length of the ranges.
+pub const DEGREES: [(&str, f64); 5] = [("D = 0", 0.0), ("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75), ("1", 1.0)];
 const CORRELATED_LENGTH: u64 = 1 << 10;
 
 /// The number of timed ranges. With their ends they stay in the second-level cache.
@@ -61,13 +61,11 @@ pub fn measure(
     let sets =
         |length| Ok((keys.empty_ranges(kind, length, extent.ranges)?, keys.ranges_with_a_key(length, extent.ranges)));
     let sets = LENGTHS.into_iter().map(sets).collect::<io::Result<Vec<_>>>()?;
-    let views: Vec<_> = sets.iter().map(|(empty, held)| (empty.keys(), held.keys())).collect();
-    let all = sets.iter().zip(&views).map(|((empty, held), views)| (empty.all(&views.0), held.all(&views.1)));
-    let all: Vec<_> = LENGTHS.into_iter().zip(all).collect();
+    let views: Vec<_> = sets.iter().map(|(empty, held)| (empty.view(), held.view())).collect();
     let loads = |label: &Label| {
-        let covered = all.iter().filter(|(length, _)| label.covers(*length));
+        let covered = LENGTHS.into_iter().zip(&views).filter(|(length, _)| label.covers(*length));
         let load = covered.map(|(_, (empty, held))| {
-            let (absent, present) = (label.part_of(*empty), label.part_of(*held));
+            let (absent, present) = (label.part_of(empty.all()), label.part_of(held.all()));
             Load { absent, present, misses: absent.first(TIMED), hits: None }
         });
         load.collect()
@@ -83,7 +81,7 @@ pub fn measure(
         figures.map(move |((length, load), figures)| {
             let held = Counts { ranges: load.present.len() as u64, positives: figures.found };
             let empty = Counts { ranges: load.absent.len() as u64, positives: figures.positives };
-            let held = held_record(built.clone(), ANYWHERE, Some(length), held);
+            let held = held_record(built.clone(), "at random", Some(length), held);
             (record(entrant, built.clone(), length, figures, empty), held)
         })
     });
@@ -91,7 +89,7 @@ pub fn measure(
 }
 
 fn record(entrant: &Entrant<'_, OfRanges>, built: Built, length: u64, figures: &Figures, empty: Counts) -> RangeRecord {
-    let (measured, keys) = (|least: Option<f64>| least.unwrap_or(f64::NAN), built.n as f64);
+    let keys = built.n as f64;
     RangeRecord {
         built,
         length,
@@ -99,9 +97,9 @@ fn record(entrant: &Entrant<'_, OfRanges>, built: Built, length: u64, figures: &
         is_allocated: entrant.is_allocated,
         empty_ranges: empty.ranges,
         fpr: empty.rate(),
-        build_ns_per_key: measured(entrant.build) / keys,
-        empty_ns: measured(figures.miss.mean()),
-        batch_ns: figures.batch.mean(),
+        build_ns_per_key: entrant.build / keys,
+        empty_ns: figures.miss.mean(),
+        batch_ns: figures.batch_ns(),
     }
 }
 
@@ -115,11 +113,6 @@ fn built(label: &Label, keys: &str, n: u64) -> Built {
         n,
     }
 }
-
-/// The positions of ranges with a key.
-const ANYWHERE: &str = "at random";
-const AT_BOUNDARIES: &str = "across multiples of";
-const BETWEEN_KEYS: &str = "from above a key to the next";
 
 /// Keys of a small filter, and how many of them are built for each length.
 const FEW_KEYS: usize = 16;
@@ -138,16 +131,15 @@ fn held_record(built: Built, place: &str, length: Option<u64>, counts: Counts) -
 pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<CorrelatedRecord>> {
     let kind = KeyKind::Uniform;
     let keys = SortedKeys::new(kind, extent.keys)?;
-    let sets = DEGREES.map(|degree| {
+    let sets = DEGREES.map(|(_, degree)| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 30")]
         let distance_log2 = (30.0 * (1.0 - degree)).round() as u32;
         keys.ranges_above_keys(distance_log2, CORRELATED_LENGTH, extent.ranges)
     });
     let mut records = Vec::new();
     for subject in subjects.iter().filter(|subject| subject.label().is_built_for(CORRELATED_LENGTH)) {
-        // `measure` has reported subjects that cannot be built.
-        let Ok(counts) = caught(|| count(subject.as_ref(), &keys, &sets)) else { continue };
-        records.extend(DEGREES.into_iter().zip(counts).map(|(degree, empty)| CorrelatedRecord {
+        let counts = count(subject.as_ref(), &keys, &sets).into_iter().flatten();
+        records.extend(DEGREES.into_iter().zip(counts).map(|((_, degree), empty)| CorrelatedRecord {
             built: built(subject.label(), kind.name(), keys.len() as u64),
             length: CORRELATED_LENGTH,
             degree,
@@ -158,15 +150,19 @@ pub fn correlated(subjects: &Subjects, extent: Extent) -> io::Result<Vec<Correla
     Ok(records)
 }
 
-/// Builds a filter, and counts the positives among each set.
-fn count(subject: &dyn Subject<OfRanges>, keys: &SortedKeys, sets: &[RangeSet]) -> Result<Vec<Counts>, BuildError> {
-    let mut filter = subject.build(keys)?;
-    let counts = sets.iter().map(|set| {
-        let views = set.keys();
-        let ranges = subject.label().part_of(set.all(&views));
-        Counts { ranges: ranges.len() as u64, positives: filter.count(ranges) }
+/// Builds a filter, and counts the positives among each set. Returns `None` for a subject that cannot be built, which
+/// `measure` reports.
+fn count(subject: &dyn Subject<OfRanges>, keys: &SortedKeys, sets: &[RangeSet]) -> Option<Vec<Counts>> {
+    let counted = caught(|| {
+        let mut filter = subject.build(keys)?;
+        let counts = sets.iter().map(|set| {
+            let view = set.view();
+            let ranges = subject.label().part_of(view.all());
+            Counts { ranges: ranges.len() as u64, positives: filter.count(ranges) }
+        });
+        Ok(counts.collect())
     });
-    Ok(counts.collect())
+    counted.ok()
 }
 
 /// Counts false negatives of all `subjects` where their maps change, and between neighbouring keys.
@@ -187,26 +183,30 @@ pub fn held(subjects: &Subjects, extent: Extent) -> Vec<HeldRecord> {
     records
 }
 
-/// Probes filters whose keys are next to multiples of the subject's step. Returns `None` for a subject that cannot be
-/// built, which `measure` reports.
+/// Probes filters whose keys are next to multiples of the subject's step.
 fn around_multiples(subject: &dyn Subject<OfRanges>, length: u64, filters: u64, keys: usize) -> Option<HeldRecord> {
     let step = subject.label().boundary_step(keys as u64);
     let mut all = Counts::default();
     for seed in 0..filters {
         let (sorted, ranges) = SortedKeys::around_multiples(step, length, keys, seed);
-        let counts = caught(|| count(subject, &sorted, &[ranges])).ok()?[0];
+        let counts = count(subject, &sorted, &[ranges])?[0];
         all.ranges += counts.ranges;
         all.positives += counts.positives;
     }
-    let place = format!("{AT_BOUNDARIES} {step}, {keys} keys a filter");
+    let place = format!("across multiples of {step}, {keys} keys a filter");
     Some(held_record(built(subject.label(), "close to the multiples", keys as u64), &place, Some(length), all))
 }
 
 /// Probes the ranges from above each key to the next, for filters of any length.
 fn between_keys(subject: &dyn Subject<OfRanges>, kind: KeyKind, extent: Extent) -> Option<HeldRecord> {
     let keys = SortedKeys::new(kind, extent.keys).ok()?;
-    let counts = caught(|| count(subject, &keys, &[keys.ranges_between_keys()])).ok()?[0];
-    Some(held_record(built(subject.label(), kind.name(), keys.len() as u64), BETWEEN_KEYS, None, counts))
+    let counts = count(subject, &keys, &[keys.ranges_between_keys()])?[0];
+    Some(held_record(
+        built(subject.label(), kind.name(), keys.len() as u64),
+        "from above a key to the next",
+        None,
+        counts,
+    ))
 }
 
 #[cfg(test)]

@@ -10,13 +10,11 @@ pub mod tables;
 
 use std::error::Error;
 
-use sstfilter::simd::InstructionSet;
-use sstfilter_charts::{Machine, today};
-
 use self::keys::KeyKind;
 use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
-use crate::run_args::RunArgs;
+use crate::record::Run;
+use crate::{RunArgs, print};
 
 /// Measures range filters.
 ///
@@ -32,27 +30,18 @@ pub fn run(args: &RunArgs) -> Result<(), Box<dyn Error>> {
     let mut subjects = ours::subjects(&LENGTHS[1..])?;
     subjects.extend(peers::subjects(&LENGTHS[1..]));
     subjects.retain(|subject| args.is_wanted(subject.label().implementation, &subject.label().kind));
-    let mut measurements = RangeMeasurements {
-        date: today(),
-        arguments: args.arguments(&[]),
-        machine: Machine::this(InstructionSet::fastest().name()),
-        records: Vec::new(),
-        correlated: Vec::new(),
-        held: Vec::new(),
-        left_out: Vec::new(),
-    };
+    let run = Run::now(args.arguments(&[]));
+    let (mut records, mut held, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for kind in KeyKind::ALL {
-        let left_out = &mut measurements.left_out;
-        let (records, held) = measure::measure(&subjects, kind, extent, |problem| left_out.push(problem))?;
-        println!("{}\n\n{}", kind.name(), tables::of_keys(&records, kind.name()).aligned());
-        measurements.records.extend(records);
-        measurements.held.extend(held);
+        let measured = measure::measure(&subjects, kind, extent, |problem| left_out.push(problem))?;
+        print(kind.name(), &tables::of_keys(&measured.0, kind.name()));
+        records.extend(measured.0);
+        held.extend(measured.1);
     }
-    measurements.correlated = measure::correlated(&subjects, extent)?;
-    measurements.held.extend(measure::held(&subjects, extent));
-    for (title, table) in tables::of_run(&measurements) {
-        println!("{title}\n\n{}", table.aligned());
-    }
+    let correlated = measure::correlated(&subjects, extent)?;
+    held.extend(measure::held(&subjects, extent));
+    let measurements = RangeMeasurements { run, records, correlated, held, left_out };
+    tables::of_run(&measurements).for_each(|(title, table)| print(title, &table));
     measurements.left_out.iter().for_each(|problem| eprintln!("left out: {problem}"));
     Ok(args.write(&measurements)?)
 }

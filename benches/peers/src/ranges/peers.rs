@@ -11,9 +11,6 @@ use super::keys::Ranges;
 use super::subject::{GRAFITE, Label, OfRanges, Subjects, Takes};
 use crate::subject::{BuildResult, Filter, Subject, count_where};
 
-pub const DIVA: &str = "range-filters";
-pub const SURF: &str = "rsurf";
-
 /// Returns the peers; a filter for ranges of one length is built for each of these lengths.
 pub fn subjects(lengths: &[u64]) -> Subjects {
     lengths.iter().map(|&longest| grafite(longest)).chain(DIVA_RATES.map(diva)).chain([surf()]).collect()
@@ -65,14 +62,14 @@ const DIVA_TARGET: usize = 1024;
 /// The Diva of `range-filters`.
 fn diva(rate: f64) -> Box<dyn Subject<OfRanges>> {
     let kind = format!("Diva, {} % set", rate * 100.0);
-    let label = Label { implementation: DIVA, kind, longest: None, takes: Takes::Numbers, is_slow: false };
+    let label = Label { implementation: "range-filters", kind, longest: None, takes: Takes::Numbers, is_slow: false };
     label.built_by(move |keys| built(Diva::new_with_keys(&keys.numbers, DIVA_TARGET, rate), Diva::range_query))
 }
 
 /// `rsurf` with its default options. It uses only the memory limit.
 fn surf() -> Box<dyn Subject<OfRanges>> {
     let kind = "SuRF".to_owned();
-    Label { implementation: SURF, kind, longest: None, takes: Takes::Bytes, is_slow: true }.built_by(|keys| {
+    Label { implementation: "rsurf", kind, longest: None, takes: Takes::Bytes, is_slow: true }.built_by(|keys| {
         let keys = keys.bytes.iter().map(<[u8]>::to_vec).collect();
         Ok(Box::new(Surf::new(keys, Options::default())?))
     })

@@ -1,19 +1,16 @@
 //! The records of range filters.
 
 use serde::{Deserialize, Serialize};
-use sstfilter_charts::Machine;
 
+use crate::record::Run;
 use crate::subjects::sstfilter::NAME;
 
 /// Everything of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RangeMeasurements {
-    /// The day, as `YYYY-MM-DD`, UTC.
-    pub date: String,
-    /// The arguments it was run with.
-    pub arguments: Vec<String>,
-    /// The machine.
-    pub machine: Machine,
+    /// The run.
+    #[serde(flatten)]
+    pub run: Run,
     /// One filter at a time.
     pub records: Vec<RangeRecord>,
     /// Empty ranges that start close above a key.

@@ -1,7 +1,7 @@
 //! Range filters as subjects of the harness.
 
 use super::keys::{KeyKind, Ranges, SortedKeys};
-use crate::subject::{BuildResult, Described, Queries, Subject, Workload};
+use crate::subject::{BuildResult, Queries, Subject, Workload};
 
 /// The name of a crate.
 pub const GRAFITE: &str = "grafite";
@@ -52,7 +52,7 @@ impl Label {
         self,
         build: impl Fn(&SortedKeys) -> BuildResult<OfRanges> + 'static,
     ) -> Box<dyn Subject<OfRanges>> {
-        Box::new(Described { label: self, build })
+        Box::new((self, build))
     }
 
     /// Whether the filter is for keys of this kind.

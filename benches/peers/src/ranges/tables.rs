@@ -3,54 +3,39 @@
 use sstfilter_charts::Align::{Left, Right};
 use sstfilter_charts::{Column, Table, grouped};
 
+use super::measure::DEGREES;
 use super::ours::{ORDERED, hashed};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
-use crate::figures::{self, Figure, nanoseconds, percent, ratio};
-
-/// Titles of tables.
-pub const CORRELATED: &str = "Ranges close above a key";
-pub const FALSE_NEGATIVES: &str = "False negatives";
+use crate::figures::{self, Beside, Figure, nanoseconds, percent, times_ours};
 
 /// The tables of a whole run: titles and tables, those without rows left out.
-pub fn of_run(run: &RangeMeasurements) -> Vec<(&'static str, Table)> {
+pub fn of_run(run: &RangeMeasurements) -> impl Iterator<Item = (&'static str, Table)> {
     let tables = [
         ("Where others are ahead of us", ahead(&run.records)),
-        (CORRELATED, correlated(run)),
-        (FALSE_NEGATIVES, false_negatives(&run.held)),
+        ("Ranges close above a key", correlated(run)),
+        ("False negatives", false_negatives(&run.held)),
     ];
-    tables.into_iter().filter(|(_, table)| !table.is_empty()).collect()
+    tables.into_iter().filter(|(_, table)| !table.is_empty())
 }
 
 /// Returns the kinds of keys that were measured, in order, each with its table.
-pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
-    let mut names: Vec<&str> = records.iter().map(|record| record.built.keys.as_str()).collect();
-    names.dedup();
-    let title = |name: &str| {
-        let n = records.iter().find(|record| record.built.keys == name).map_or(0, |record| record.built.n);
-        format!("{} keys: {name}", grouped(n))
-    };
-    names.into_iter().map(|name| (title(name), of_keys(records, name))).collect()
-}
-
-/// A record, and our record to compare with, unless it is ours itself.
-type Beside<'a> = (&'a RangeRecord, Option<&'a RangeRecord>);
-
-fn times_ours((record, ours): &Beside<'_>, time: fn(&RangeRecord) -> f64) -> String {
-    ratio(time(record), ours.map(time))
+pub fn by_keys(records: &[RangeRecord]) -> impl Iterator<Item = (String, Table)> {
+    let kinds = figures::groups(records, |record| (&record.built.keys, record.built.n)).into_iter();
+    kinds.map(|((keys, n), _)| (format!("{} keys: {keys}", grouped(n)), of_keys(records, keys)))
 }
 
 /// All filters of keys of one kind.
 pub fn of_keys(records: &[RangeRecord], keys: &str) -> Table {
-    let columns: [Column<Beside<'_>>; 10] = [
+    let columns: [Column<Beside<'_, RangeRecord>>; 10] = [
         ("crate", Left, |(record, _)| record.built.implementation.clone()),
         ("filter", Left, |(record, _)| record.built.kind.clone()),
         ("range", Right, |(record, _)| power(record.length)),
         ("bits/key", Right, |(record, _)| bits(record)),
         ("rate", Right, |(record, _)| percent(record.fpr)),
         ("build", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
-        ("vs ours", Right, |row| times_ours(row, |record| record.build_ns_per_key)),
+        ("vs ours", Right, |row| times_ours(row, |record| Some(record.build_ns_per_key))),
         ("empty", Right, |(record, _)| nanoseconds(record.empty_ns)),
-        ("vs ours", Right, |row| times_ours(row, |record| record.empty_ns)),
+        ("vs ours", Right, |row| times_ours(row, |record| Some(record.empty_ns))),
         ("batch", Right, |(record, _)| record.batch_ns.map(nanoseconds).unwrap_or_default()),
     ];
     let of_keys = records.iter().filter(|record| record.built.keys == keys);
@@ -93,59 +78,43 @@ const FIGURES: [Figure<RangeRecord>; 4] = [
 
 /// Lists each peer that is ahead of ours in some figure, with the lengths.
 fn ahead(records: &[RangeRecord]) -> Table {
-    let mut peers: Vec<_> = records.iter().map(|record| &record.built).filter(|built| !built.is_ours()).collect();
-    peers.dedup();
-    let peer = |built: &Built| {
-        let of_peer = records.iter().filter(|record| record.built == *built);
-        (vec![built.implementation.clone(), built.kind.clone(), built.keys.clone(), our_kind(built)], of_peer.collect())
-    };
+    let peers = figures::groups(records.iter().filter(|record| !record.built.is_ours()), |record| &record.built);
+    let cells =
+        |built: &Built| vec![built.implementation.clone(), built.kind.clone(), built.keys.clone(), our_kind(built)];
+    let peers = peers.into_iter().map(|(built, of_peer)| (cells(built), of_peer));
     let titles = ["crate", "filter", "keys", "compared with our"];
-    let ours = |record| beside(record, records);
-    figures::ahead(&titles, &FIGURES, peers.into_iter().map(peer), ours, |record| power(record.length))
+    figures::ahead(&titles, &FIGURES, peers, |record| beside(record, records), |record| power(record.length))
 }
-
-/// The titles of the degrees that are measured.
-const DEGREES: [(&str, f64); 5] = [("D = 0", 0.0), ("0.25", 0.25), ("0.5", 0.5), ("0.75", 0.75), ("1", 1.0)];
 
 /// Rates by degree of correlation.
 fn correlated(run: &RangeMeasurements) -> Table {
     let columns = [("crate", Left), ("filter", Left), ("range", Right)];
     let mut table = Table::new(columns.into_iter().chain(DEGREES.map(|(title, _)| (title, Right))));
-    let mut filters: Vec<_> = run.correlated.iter().map(|record| (&record.built, record.length)).collect();
-    filters.dedup();
-    for (built, length) in filters {
-        let mut row = vec![built.implementation.clone(), built.kind.clone(), power(length)];
-        row.extend(DEGREES.map(|(_, degree)| {
-            let is_there = |record: &&super::record::CorrelatedRecord| {
-                record.built == *built && record.degree.total_cmp(&degree).is_eq()
-            };
-            run.correlated.iter().find(is_there).map_or_else(String::new, |record| percent(record.fpr))
-        }));
-        table.push(row);
+    for ((built, length), records) in figures::groups(&run.correlated, |record| (&record.built, record.length)) {
+        let rate = |(_, degree): (&str, f64)| {
+            let of_degree = records.iter().find(|record| record.degree.total_cmp(&degree).is_eq());
+            of_degree.map_or_else(String::new, |record| percent(record.fpr))
+        };
+        let cells = [built.implementation.clone(), built.kind.clone(), power(length)];
+        table.push(cells.into_iter().chain(DEGREES.map(rate)).collect());
     }
     table
 }
 
 /// Ranges that hold a key, and how many of them were reported as empty: of all keys and lengths together.
 fn false_negatives(held: &[HeldRecord]) -> Table {
-    let mut sums: Vec<HeldRecord> = Vec::new();
-    for record in held {
-        match sums.iter_mut().find(|sum| sum.built.kind == record.built.kind && sum.place == record.place) {
-            Some(sum) => {
-                sum.ranges += record.ranges;
-                sum.lost += record.lost;
-            }
-            None => sums.push(record.clone()),
-        }
-    }
-    let columns: [Column<HeldRecord>; 7] = [
-        ("crate", Left, |sum| sum.built.implementation.clone()),
-        ("version", Left, |sum| sum.built.version.clone()),
-        ("filter", Left, |sum| sum.built.kind.clone()),
-        ("ranges with a key", Left, |sum| sum.place.clone()),
-        ("ranges", Right, |sum| grouped(sum.ranges)),
-        ("false negatives", Right, |sum| grouped(sum.lost)),
-        ("one in", Right, |sum| sum.ranges.checked_div(sum.lost).map_or_else(String::new, grouped)),
+    let sums = figures::groups(held, |record| (&record.built.kind, &record.place)).into_iter().map(|(_, records)| {
+        let sum = |count: fn(&HeldRecord) -> u64| records.iter().map(|record| count(record)).sum::<u64>();
+        (records[0], sum(|record| record.ranges), sum(|record| record.lost))
+    });
+    let columns: [Column<(&HeldRecord, u64, u64)>; 7] = [
+        ("crate", Left, |(record, ..)| record.built.implementation.clone()),
+        ("version", Left, |(record, ..)| record.built.version.clone()),
+        ("filter", Left, |(record, ..)| record.built.kind.clone()),
+        ("ranges with a key", Left, |(record, ..)| record.place.clone()),
+        ("ranges", Right, |(_, ranges, _)| grouped(*ranges)),
+        ("false negatives", Right, |(.., lost)| grouped(*lost)),
+        ("one in", Right, |(_, ranges, lost)| ranges.checked_div(*lost).map_or_else(String::new, grouped)),
     ];
     Table::of(sums, &columns)
 }

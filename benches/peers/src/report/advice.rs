@@ -3,24 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use sstfilter::kind;
 
 use crate::record::{Measurements, Record, read_json};
 use crate::subjects::sstfilter::{NAME, record_name};
-
-/// The input and output files.
-#[derive(Debug, Args)]
-pub struct AdviceArgs {
-    /// Directory of peers.json, and of KIND.json for kinds that were measured by themselves.
-    #[arg(long, value_name = "DIR", default_value = "benches/results")]
-    results: PathBuf,
-    /// The file to write.
-    #[arg(long, value_name = "FILE", default_value = "crates/cli/src/commands/advise/measured.rs")]
-    out: PathBuf,
-}
 
 const HEADER: &str = "\
 //! Measured times of building and probing, written by `sstfilter-peers advice` from `benches/results`.
@@ -35,8 +23,8 @@ pub(super) const MEASURED: &[(&str, [(f64, f64); 4])] = &[
 /// # Errors
 ///
 /// The system's error for a file, or a kind that was not measured.
-pub fn run(args: &AdviceArgs) -> io::Result<()> {
-    fs::write(&args.out, text(&args.results)?)
+pub fn run(results: &Path, out: &Path) -> io::Result<()> {
+    fs::write(out, text(results)?)
 }
 
 /// Returns the times of all kinds. A kind has its own file until a full run measures it.

@@ -1,11 +1,11 @@
 //! The figures in which a peer is ahead of us.
 
 use sstfilter_charts::Align::{Left, Right};
-use sstfilter_charts::{Table, grouped};
+use sstfilter_charts::{Column, Table, grouped};
 
-use crate::figures::{Figure, ahead, is_ahead, ratio};
+use crate::figures::{Figure, ahead, groups, is_ahead, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
-use crate::record::{ByteOperation, KeyBytes, ManyFilters, Record, ours_beside};
+use crate::record::{ByteOperation, Record, Uses, ours_beside};
 use crate::subjects::sstfilter::NAME;
 use crate::tables::{our_key_bytes, ours_by};
 
@@ -21,52 +21,39 @@ const FIGURES: [Figure<Record>; 6] = [
 
 /// Lists each peer that is ahead in some figure, and at how many keys.
 pub fn table(records: &[Record]) -> Table {
-    let peer = |first: &Record| {
-        let of_peer = records.iter().filter(|record| record.title() == first.title());
-        (vec![first.implementation.clone(), first.kind.clone(), first.against.clone()], of_peer.collect())
-    };
+    let peers = groups(records.iter().filter(|record| record.implementation != NAME), Record::title);
+    let cells = |first: &Record| vec![first.implementation.clone(), first.kind.clone(), first.against.clone()];
+    let peers = peers.into_iter().map(|(_, of_peer)| (cells(of_peer[0]), of_peer));
     let titles = ["crate", "filter", "compared with our"];
-    let ours = |record| ours_beside(record, records);
-    ahead(&titles, &FIGURES, peers(records).into_iter().map(peer), ours, |record| grouped(record.n))
+    ahead(&titles, &FIGURES, peers, |record| ours_beside(record, records), |record| grouped(record.n))
 }
 
-/// The first record of each peer's kind.
-fn peers(records: &[Record]) -> Vec<&Record> {
-    let mut peers: Vec<&Record> = Vec::new();
-    for record in records.iter().filter(|record| record.implementation != NAME) {
-        if !peers.iter().any(|peer| peer.title() == record.title()) {
-            peers.push(record);
-        }
-    }
-    peers
-}
+/// A use: crate, call, circumstances, time, and our time to compare with.
+type Use<'a> = (&'a str, &'a str, String, f64, Option<f64>);
 
 /// Lists each peer that is ahead with keys as bytes, or with many filters, and by how much.
-pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
-    let mut table = Table::new([("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
-    for record in key_bytes {
-        let at = match record.operation {
-            ByteOperation::Hash => format!("hashing alone, keys of {} bytes", record.bytes_per_key),
-            ByteOperation::HashAndProbe => format!("hash and single probe, keys of {} bytes", record.bytes_per_key),
-        };
-        let names = (&*record.implementation, &*record.method);
-        push_if_ahead(&mut table, names, at, (record.ns_per_key, our_key_bytes(record, key_bytes)));
-    }
-    for record in many_filters {
-        for (method, title) in [(ONE_BY_ONE, "our call per filter"), (SET_OF_ONE_KEY, "our set of one key")] {
-            let (filters, keys) = (record.filters, grouped(record.keys_per_filter));
-            let at = format!("{filters} filters of {keys} keys, buffers {}, against {title}", record.allocation);
-            let names = (&*record.implementation, &*record.method);
-            push_if_ahead(&mut table, names, at, (record.ns_per_probe, ours_by(method, record, many_filters)));
-        }
-    }
-    table
-}
-
-fn push_if_ahead(table: &mut Table, names: (&str, &str), at: String, (theirs, ours): (f64, Option<f64>)) {
-    if ours.is_some_and(|ours| is_ahead(theirs, ours)) {
-        table.push(vec![names.0.to_owned(), names.1.to_owned(), at, ratio(theirs, ours)]);
-    }
+pub fn uses(Uses { key_bytes, many_filters, .. }: &Uses) -> Table {
+    let of_key = key_bytes.iter().map(|record| {
+        let job = if record.operation == ByteOperation::Hash { "hashing alone" } else { "hash and single probe" };
+        let at = format!("{job}, keys of {} bytes", record.bytes_per_key);
+        (&*record.implementation, &*record.method, at, record.ns_per_key, our_key_bytes(record, key_bytes))
+    });
+    let of_many = many_filters.iter().flat_map(|record| {
+        [(ONE_BY_ONE, "our call per filter"), (SET_OF_ONE_KEY, "our set of one key")].map(|(method, title)| {
+            let (filters, keys, buffers) = (record.filters, grouped(record.keys_per_filter), record.allocation.name());
+            let at = format!("{filters} filters of {keys} keys, buffers {buffers}, against {title}");
+            let ours = ours_by(method, record, many_filters);
+            (&*record.implementation, &*record.method, at, record.ns_per_probe, ours)
+        })
+    });
+    let columns: [Column<Use<'_>>; 4] = [
+        ("crate", Left, |(implementation, ..)| (*implementation).to_owned()),
+        ("call", Left, |(_, method, ..)| (*method).to_owned()),
+        ("at", Left, |(_, _, at, ..)| at.clone()),
+        ("vs ours", Right, |(.., theirs, ours)| ratio(*theirs, *ours)),
+    ];
+    let all = of_key.chain(of_many);
+    Table::of(all.filter(|(.., theirs, ours)| ours.is_some_and(|ours| is_ahead(*theirs, ours))), &columns)
 }
 
 #[cfg(test)]
@@ -76,8 +63,9 @@ mod tests {
 
     #[test]
     fn a_peer_with_keys_as_bytes_is_listed_only_where_it_is_faster() {
-        let rows = [key_bytes(NAME, "a", "a", 4.0), key_bytes("slow", "b", "a", 5.0), key_bytes("fast", "c", "a", 2.0)];
-        let text = uses(&rows, &[]).markdown();
+        let rows =
+            vec![key_bytes(NAME, "a", "a", 4.0), key_bytes("slow", "b", "a", 5.0), key_bytes("fast", "c", "a", 2.0)];
+        let text = uses(&Uses { key_bytes: rows, ..Uses::default() }).markdown();
         assert!(text.contains("| fast | c | hash and single probe, keys of 8 bytes | 0.50x |"), "{text}");
         assert!(!text.contains("slow"), "{text}");
     }

@@ -1,23 +1,20 @@
 //! The charts of filter costs.
 
-use std::io;
+use sstfilter_charts::{Chart, Colour, Form, Mark, Point, Series, Style, grouped};
 
-use sstfilter_charts::{Chart, Colour, Form, Frame, Mark, Point, Series, Style, grouped};
-
-use crate::figures::{nanoseconds, percent};
+use crate::figures::{Figure, groups, nanoseconds, percent};
 use crate::record::Record;
 use crate::subjects::sstfilter::NAME;
 
-/// A drawn chart.
-#[derive(Debug)]
-pub struct Image {
-    /// Its file's name.
-    pub file: &'static str,
-    /// The title.
-    pub title: String,
-    /// The drawing.
-    pub svg: String,
-}
+/// The charts of times by number of keys, each with its file.
+const BY_KEYS: [(&str, Figure<Record>); 3] = [
+    ("build-by-keys.svg", ("Building a filter", |record| Some(record.build_ns_per_key))),
+    ("single-by-keys.svg", ("Single probes: absent keys, one call each", |record| Some(record.query_miss_ns))),
+    (
+        "batch-by-keys.svg",
+        ("Batched probes: absent keys, where a crate has such a call", |record| record.batch_miss_ns),
+    ),
+];
 
 /// The number of keys at which sizes are compared, if it was measured. At this size, rounding adds little to any
 /// filter.
@@ -34,63 +31,47 @@ const NOT_DRAWN: [&str; 7] = [
     "BinaryFuse16",
 ];
 
-/// Draws all charts for which there are `records`.
-///
-/// # Errors
-///
-/// The error of plotters.
-pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
-    let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
-    let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));
-    let build = by_keys("build-by-keys.svg", "Building a filter", |record| Some(record.build_ns_per_key));
-    let single =
-        by_keys("single-by-keys.svg", "Single probes: absent keys, one call each", |record| Some(record.query_miss_ns));
-    let batch = by_keys("batch-by-keys.svg", "Batched probes: absent keys, where a crate has such a call", |record| {
-        record.batch_miss_ns
-    });
-    rates.into_iter().chain([build, single, batch]).collect()
-}
-
-fn image(file: &'static str, chart: Chart) -> io::Result<Image> {
-    Ok(Image { file, svg: chart.svg(Frame::FILE).map_err(io::Error::other)?, title: chart.title })
+/// Returns all charts for which there are `records`, each with the name of its file.
+pub fn all(records: &[Record]) -> Vec<(&'static str, Chart)> {
+    let by_keys = |(file, (title, time))| (file, Chart::by_keys(title, "nanoseconds per key", times(records, time)));
+    let rates = by_rate(records).map(|chart| ("bits-by-rate.svg", chart));
+    rates.into_iter().chain(BY_KEYS.map(by_keys)).collect()
 }
 
 fn by_rate(records: &[Record]) -> Option<Chart> {
     let sizes = || records.iter().map(|record| record.n);
     let keys = sizes().find(|&n| n == KEYS).or_else(|| sizes().max())?;
-    let mut all = Vec::new();
-    for record in records.iter().filter(|record| record.n == keys && record.fpr > 0.0) {
-        // The size in bits stands on the axis.
-        let kind = record.kind.split(", ").next().unwrap_or(&record.kind);
+    let of_size = records.iter().filter(|record| record.n == keys && record.fpr > 0.0);
+    // The size in bits stands on the axis.
+    let name = |record: &Record| format!("{} {}", record.name(), record.kind.split(", ").next().unwrap_or_default());
+    let all = series(of_size, name, |record| {
         let tip = format!("{}: {:.2} bits per key, {}", record.title(), record.bits_per_key, percent(record.fpr));
-        add(
-            &mut all,
-            format!("{} {kind}", record.name()),
-            record,
-            Point { at: (record.fpr, record.bits_per_key), tip },
-        );
-    }
-    let title = format!("Size and false positive rate, {} keys", grouped(keys));
-    Some(Chart::by_rate(&title, all))
+        Point { at: (record.fpr, record.bits_per_key), tip }
+    });
+    Some(Chart::by_rate(&format!("Size and false positive rate, {} keys", grouped(keys)), all))
 }
 
-fn times(records: &[Record], of: fn(&Record) -> Option<f64>) -> Vec<Series> {
-    let mut all = Vec::new();
-    for record in records.iter().filter(|record| !NOT_DRAWN.contains(&record.kind.as_str())) {
-        if let Some(time) = of(record).filter(|time| *time > 0.0) {
-            let tip = format!("{}, {} keys: {} ns", record.title(), grouped(record.n), nanoseconds(time));
-            add(&mut all, record.title(), record, Point { at: (record.n as f64, time), tip });
-        }
-    }
-    all
+fn times(records: &[Record], time: fn(&Record) -> Option<f64>) -> Vec<Series> {
+    let time = |record: &Record| time(record).filter(|time| *time > 0.0);
+    let drawn = records.iter().filter(|record| !NOT_DRAWN.contains(&&*record.kind) && time(record).is_some());
+    series(drawn, Record::title, |record| {
+        let time = time(record).unwrap_or_default();
+        let tip = format!("{}, {} keys: {} ns", record.title(), grouped(record.n), nanoseconds(time));
+        Point { at: (record.n as f64, time), tip }
+    })
 }
 
-/// Adds a point to the series of its name, or begins that series.
-fn add(all: &mut Vec<Series>, name: String, record: &Record, point: Point) {
-    match all.iter_mut().find(|series| series.name == name) {
-        Some(series) => series.points.push(point),
-        None => all.push(Series { name, style: style(record), form: Form::Marked, points: vec![point] }),
-    }
+/// A line for the records of each name.
+fn series<'a>(
+    records: impl Iterator<Item = &'a Record>,
+    name: impl Fn(&Record) -> String,
+    point: impl Fn(&Record) -> Point,
+) -> Vec<Series> {
+    let line = |(name, records): (String, Vec<&Record>)| {
+        let (style, points) = (style(records[0]), records.into_iter().map(&point).collect());
+        Series { name, style, form: Form::Marked, points }
+    };
+    groups(records, name).into_iter().map(line).collect()
 }
 
 /// Ours are heavy lines, Bloom filters in blue and the others in red; each peer has its colour, and its kinds their

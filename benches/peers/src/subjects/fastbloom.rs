@@ -16,8 +16,6 @@ pub(super) fn subject() -> Box<dyn Subject> {
 /// Returns a filter of ten bits per key with these hashes.
 pub fn filled(keys: usize, hashes: impl Iterator<Item = u64>) -> BloomFilter {
     let mut filter = BloomFilter::with_num_bits(keys * 10).expected_items(keys);
-    for hash in hashes {
-        filter.insert_hash(hash);
-    }
+    hashes.for_each(|hash| _ = filter.insert_hash(hash));
     filter
 }

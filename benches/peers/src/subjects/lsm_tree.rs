@@ -12,9 +12,7 @@ use crate::subject::{Family, Filter, Label, Queries, Subject, count_where};
 pub(super) fn subject() -> Box<dyn Subject> {
     Label::of("lsm-tree", "Bloom, 10 bits", Family::Bloom, BLOOM_TEN).built_by(|keys| {
         let mut builder = Builder::with_bpk(keys.len(), 10.0);
-        for &hash in keys.numbers {
-            builder.set_with_hash(hash);
-        }
+        keys.numbers.iter().for_each(|&hash| builder.set_with_hash(hash));
         let bytes = builder.build();
         StandardBloomFilterReader::new(&bytes)?;
         Ok(Box::new(Built(bytes)))

@@ -5,7 +5,6 @@ pub mod fastbloom;
 mod lsm_tree;
 mod pleat;
 mod qfilter;
-mod register_blocked;
 pub mod sbbf;
 pub mod sstfilter;
 mod sstfilter_dynamic;
@@ -17,14 +16,6 @@ use crate::subject::Subject;
 
 /// Our kind to compare with Bloom filters of 10 bits per key.
 const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
-/// Our kinds to compare with filters with fingerprints of 7 and 8 bits.
-const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
-/// Our binary fuse filters to compare with others.
-const FUSE_EIGHT: &str = "BinaryFuse 3-wise, 8";
-const FUSE_SIXTEEN: &str = "BinaryFuse 3-wise, 16";
-/// Our xor filter to compare with others.
-const XOR_EIGHT: &str = "Xor, 8";
-
 /// Our kinds to compare with filters that support removal.
 const CUCKOO_EIGHT: &str = "cuckoo, 8 bits";
 const CUCKOO_ELEVEN: &str = "cuckoo, 11 bits";
@@ -52,8 +43,8 @@ impl IsaChoice {
 /// Returns all subjects, ours first.
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
-    subjects.extend(register_blocked::subjects());
-    subjects.extend(sstfilter_dynamic::subjects());
+    subjects.extend(sstfilter_dynamic::register_blocked());
+    subjects.extend(sstfilter_dynamic::cuckoo());
     subjects.push(fastbloom::subject());
     subjects.extend(sbbf::subjects());
     subjects.push(lsm_tree::subject());
@@ -62,4 +53,19 @@ pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     subjects.push(cuckoofilter::subject());
     subjects.push(qfilter::subject());
     subjects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_subject_is_compared_with_a_kind_of_ours_that_is_measured() {
+        let subjects = all(IsaChoice::Best);
+        let is_ours = |kind: &str| {
+            let mut labels = subjects.iter().map(|subject| subject.label());
+            labels.any(|label| label.implementation == sstfilter::NAME && label.kind == kind)
+        };
+        assert!(subjects.iter().all(|subject| is_ours(subject.label().against)));
+    }
 }

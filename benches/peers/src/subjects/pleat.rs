@@ -4,7 +4,6 @@
 
 use pleat::filter::{Ribbon, StdRibbon};
 
-use super::RIBBON_SEVEN;
 use crate::keys::Keys;
 use crate::subject::{BATCH_KEYS, Family, Filter, Label, Subject, count_where};
 
@@ -19,7 +18,7 @@ fn boxed<F>(filter: F) -> Box<Built<F>> {
 }
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
-    let label = |kind| Label::of("pleat", kind, Family::Static, RIBBON_SEVEN);
+    let label = |kind| Label::of("pleat", kind, Family::Static, "Ribbon, 2^-7");
     [
         label("standard Ribbon, w=128").built_by(|keys| Ok(boxed(StdRibbon::<7>::from_keys_pleated(keys.numbers)?))),
         label("homogeneous Ribbon, w=64").built_by(|keys| Ok(boxed(Ribbon::<7>::from_keys_pleated(keys.numbers)))),

@@ -21,8 +21,6 @@ pub(super) fn subjects() -> [Box<dyn Subject>; 2] {
 /// Returns a filter of whole bits per key with these hashes.
 pub fn filled(bits: usize, keys: usize, hashes: impl Iterator<Item = u64>) -> Sbbf {
     let mut filter = Sbbf::new(bits, keys);
-    for hash in hashes {
-        filter.insert_hash(hash);
-    }
+    hashes.for_each(|hash| _ = filter.insert_hash(hash));
     filter
 }

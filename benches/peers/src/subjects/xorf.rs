@@ -2,20 +2,19 @@
 
 use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter, Xor8};
 
-use super::{FUSE_EIGHT, FUSE_SIXTEEN, XOR_EIGHT};
 use crate::subject::{BuildResult, Family, Label, Subject, built};
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
     let label = |kind, against| Label::of("xorf", kind, Family::Static, against);
     [
-        label("Xor8", XOR_EIGHT).built_by(|keys| {
+        label("Xor8", "Xor, 8").built_by(|keys| {
             let filter = Xor8::from(keys.numbers);
             // The fingerprints, the seed and the block length.
             let bytes = filter.fingerprints.len() + 16;
             built(filter, bytes, |filter, hash| filter.contains(&hash))
         }),
-        label("BinaryFuse8", FUSE_EIGHT).built_by(|keys| fuse(BinaryFuse8::try_from(keys.numbers)?)),
-        label("BinaryFuse16", FUSE_SIXTEEN).built_by(|keys| fuse(BinaryFuse16::try_from(keys.numbers)?)),
+        label("BinaryFuse8", "BinaryFuse 3-wise, 8").built_by(|keys| fuse(BinaryFuse8::try_from(keys.numbers)?)),
+        label("BinaryFuse16", "BinaryFuse 3-wise, 16").built_by(|keys| fuse(BinaryFuse16::try_from(keys.numbers)?)),
     ]
 }
 
