@@ -360,7 +360,7 @@ fn exact_codes_of_dense_integers_lose_no_key_and_have_no_false_positives() {
             let (start, end) = (key(integer), key(integer.saturating_add(random(number ^ 99 << 20) % (3 * gap))));
             assert_eq!(filter.may_contain(&start), integers.contains(&integer), "case {case}: {integer}");
             let longer = [&start[..], &[0]].concat();
-            let (shorter, other) = (&start[..start.len() - 1], [&[b'x'], &start[1..]].concat());
+            let (shorter, other) = (&start[..start.len() - 1], [b"x", &start[1..]].concat());
             assert!(!filter.may_contain(&longer) && !filter.may_contain(shorter), "case {case}: another length");
             assert!(prefix.is_empty() || !filter.may_contain(&other), "case {case}: another prefix");
             let next = keys.range(start.clone()..).next();
@@ -388,7 +388,7 @@ fn keys_that_are_not_dense_integers_after_all_have_the_filter_of_any_keys() {
         ("a key of one more byte", with(1_000, &[&big_endian(999)[..], b"x"].concat())),
         ("a key of one byte less", with(1_000, &[0xff; 7])),
         ("another prefix", (0..1_000_u64).map(|id| [&[(id / 999) as u8][..], &big_endian(id)].concat()).collect()),
-        ("two's complement", (-500_i64..500).map(|id| id.to_be_bytes().to_vec()).collect()),
+        ("two's complement", (-500_i64..500).map(|id| big_endian(id.cast_unsigned()).to_vec()).collect()),
         ("a gap of half the space", with(1_000, &[0x80; 8])),
         ("a gap after many keys", with(200_000, &[0x80; 8])),
     ] {

@@ -184,7 +184,7 @@ fn spread_integers(count: u64) -> Vec<Key> {
 
 /// Returns integers of eight bytes: dense ones, with large gaps in between.
 fn clusters() -> Vec<Key> {
-    (0..900).map(|number| bytes((number / 300 << 40) + number * (number / 300 + 1))).collect()
+    (0..900).map(|number| bytes(number / 300 * (1 << 40) + number * (number / 300 + 1))).collect()
 }
 
 /// Returns integers of eight bytes with gaps of about `gap`.
