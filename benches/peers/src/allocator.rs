@@ -27,8 +27,8 @@ impl Counter {
         self.live.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Runs `work`. Returns its result, the peak of allocated bytes beyond those before, and how many more are allocated
-    /// after it than before: the size of the result.
+    /// Runs `work`. Returns its result, the peak of allocated bytes beyond those before, and how many more are
+    /// allocated after it than before: the size of the result.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, u64, u64) {
         let before = self.live.load(Ordering::Relaxed);
         self.peak.store(before, Ordering::Relaxed);

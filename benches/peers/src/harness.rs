@@ -96,8 +96,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
 
-/// The minimum nanoseconds of each stretch of queries. Each stretch has its own best turn, so that one interruption does
-/// not spoil a whole turn.
+/// The minimum nanoseconds of each stretch of queries. Each stretch has its own best turn, so that one interruption
+/// does not spoil a whole turn.
 #[derive(Clone, Debug, Default)]
 pub struct Stretches(Vec<f64>);
 

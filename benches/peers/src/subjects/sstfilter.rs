@@ -9,7 +9,7 @@ use sstfilter::{
 
 use super::{CUCKOO_ELEVEN, IsaChoice};
 use crate::keys::Keys;
-use crate::subject::{BuildError, BuildResult, Family, Filter, Label, Subject, count_batches, count_where};
+use crate::subject::{BuildError, Family, Filter, Label, Subject, count_batches, count_where};
 
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
@@ -72,10 +72,10 @@ fn subject(kind: &'static str, name: &str, size: Sizing, isa: Option<Instruction
     let family = if name.ends_with("bloom") { Family::Bloom } else { Family::Static };
     let label = Label { isa: isa.map(InstructionSet::name), ..Label::of(NAME, kind, family, kind) };
     label.built_by(move |keys| {
-        simd::select(isa.unwrap_or_else(InstructionSet::fastest))?;
+        let isa = isa.unwrap_or_else(InstructionSet::fastest);
+        simd::select(isa)?;
         let block = block_of(&policy, keys.hashes)?;
-        let bytes = block.as_bytes().len() as u64;
-        built((block, bytes), isa, FilterBlock::may_contain, FilterBlock::may_contain_batch)
+        Ok(Box::new(Built { block, isa, matches: MatchBitmap::default() }))
     })
 }
 
@@ -96,51 +96,32 @@ pub fn block(kind: &str, size: Sizing, hashes: &[KeyHash]) -> Result<FilterBlock
     block_of(&policy(kind, size)?, hashes)
 }
 
-/// One of our filters: its calls, and the kernels that it is probed with.
-struct Built<F, P, B> {
-    filter: F,
-    bytes: u64,
+struct Built {
+    block: FilterBlock<Bytes>,
     isa: InstructionSet,
-    may_contain: P,
-    may_contain_batch: B,
     matches: MatchBitmap,
 }
 
-/// Returns a filter that is probed with these kernels, or the fastest.
-#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
-pub(super) fn built<F: 'static>(
-    (filter, bytes): (F, u64),
-    isa: Option<InstructionSet>,
-    may_contain: impl Fn(&F, KeyHash) -> bool + 'static,
-    may_contain_batch: impl Fn(&F, &[KeyHash], &mut MatchBitmap) + 'static,
-) -> BuildResult {
-    let (isa, matches) = (isa.unwrap_or_else(InstructionSet::fastest), MatchBitmap::default());
-    Ok(Box::new(Built { filter, bytes, isa, may_contain, may_contain_batch, matches }))
+impl Built {
+    /// Selects the kernels again, because another subject may have chosen another set since.
+    fn select(&self) {
+        simd::select(self.isa).expect("it was available when the filter was built");
+    }
 }
 
-impl<F, P, B> Filter for Built<F, P, B>
-where
-    P: Fn(&F, KeyHash) -> bool,
-    B: Fn(&F, &[KeyHash], &mut MatchBitmap),
-{
+impl Filter for Built {
     fn bytes(&self) -> Option<u64> {
-        Some(self.bytes)
+        Some(self.block.as_bytes().len() as u64)
     }
 
     fn count(&mut self, keys: Keys<'_>) -> u64 {
-        select(self.isa);
-        count_where(keys.hashes, |&hash| (self.may_contain)(&self.filter, hash))
+        self.select();
+        count_where(keys.hashes, |&hash| self.block.may_contain(hash))
     }
 
     fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
-        select(self.isa);
-        let answer =
-            |batch: &[KeyHash], matches: &mut MatchBitmap| (self.may_contain_batch)(&self.filter, batch, matches);
-        Some(count_batches(keys.hashes, &mut self.matches, answer))
+        self.select();
+        let block = &self.block;
+        Some(count_batches(keys.hashes, &mut self.matches, |batch, matches| block.may_contain_batch(batch, matches)))
     }
-}
-
-/// Selects the kernels again, because another subject may have chosen another set since.
-fn select(isa: InstructionSet) {
-    simd::select(isa).expect("it was available when the filter was built");
 }

@@ -1,10 +1,11 @@
 //! Our dynamic filters, in memory as in an engine.
 
-use sstfilter::{CuckooFilter, DynamicFilter, HashIdentity, RegisterBlockedBloom};
+use sstfilter::{CuckooFilter, DynamicFilter, HashIdentity, MatchBitmap, RegisterBlockedBloom};
 
-use super::sstfilter::{NAME, built};
+use super::sstfilter::NAME;
 use super::{CUCKOO_EIGHT, CUCKOO_ELEVEN};
-use crate::subject::{Family, Label, Queries, Subject};
+use crate::keys::Keys;
+use crate::subject::{BuildResult, Family, Filter, Label, Queries, Subject, count_batches, count_where};
 
 /// Our cuckoo filters, planned for their keys, with tags of some widths.
 pub(super) fn cuckoo() -> [Box<dyn Subject>; 3] {
@@ -13,7 +14,7 @@ pub(super) fn cuckoo() -> [Box<dyn Subject>; 3] {
             let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), keys.len() as u64, tag_bits)?;
             filter.insert_all(keys.hashes)?;
             let bytes = filter.block_bytes();
-            built((filter, bytes), None, CuckooFilter::contains, CuckooFilter::contains_batch)
+            in_memory(filter, bytes)
         })
     })
 }
@@ -28,7 +29,34 @@ pub(super) fn register_blocked() -> [Box<dyn Subject>; 2] {
             let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, probes)?;
             filter.insert_all(keys.hashes);
             let bytes = filter.bytes();
-            built((filter, bytes), None, RegisterBlockedBloom::contains, RegisterBlockedBloom::contains_batch)
+            in_memory(filter, bytes)
         })
     })
+}
+
+/// A dynamic filter, with its bytes in memory.
+struct InMemory<F> {
+    filter: F,
+    bytes: u64,
+    matches: MatchBitmap,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the last call of a build")]
+fn in_memory<F: DynamicFilter + 'static>(filter: F, bytes: u64) -> BuildResult {
+    Ok(Box::new(InMemory { filter, bytes, matches: MatchBitmap::default() }))
+}
+
+impl<F: DynamicFilter> Filter for InMemory<F> {
+    fn bytes(&self) -> Option<u64> {
+        Some(self.bytes)
+    }
+
+    fn count(&mut self, keys: Keys<'_>) -> u64 {
+        count_where(keys.hashes, |&hash| self.filter.contains(hash))
+    }
+
+    fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
+        let filter = &self.filter;
+        Some(count_batches(keys.hashes, &mut self.matches, |batch, matches| filter.contains_batch(batch, matches)))
+    }
 }
