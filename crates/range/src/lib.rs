@@ -42,6 +42,7 @@ mod context;
 #[path = "../../../tests/common/effort.rs"]
 mod effort;
 mod exact;
+mod group;
 mod hashed;
 mod key_range;
 mod lines;
@@ -61,7 +62,7 @@ mod window;
 pub use block::{RangeFilter, RangeInfo, RangeMap};
 pub use build::RangeBuilder;
 pub use context::RangeContext;
-pub use exact::ExactFilters;
+pub use group::ExactFilters;
 pub use plan::RangeUnits;
 pub use policy::RangePolicy;
 

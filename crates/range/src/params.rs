@@ -1,6 +1,5 @@
 //! The parameters of a range filter in the trailer.
 
-use super::exact::{SAMPLE_QUOTIENTS, tree_bytes};
 use sstfilter::BlockError;
 use sstfilter::internal::code_line::QUOTIENT_BITS;
 use sstfilter::kind::EncodedShape;
@@ -16,6 +15,9 @@ pub(super) const MAX_ORDERED_LOW_BITS: u32 = 31;
 
 /// Maximum number of low bits of an exact code: it bounds the codes between two samples, and so the time of a query.
 pub(super) const MAX_EXACT_LOW_BITS: u32 = 10;
+
+/// High parts of exact codes from one sample to the next.
+pub(super) const SAMPLE_QUOTIENTS: u64 = 256;
 
 /// Maximum number of codes in a filter: the rank of a line has 31 bits.
 pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
@@ -272,6 +274,12 @@ impl RangeShape {
         let lengths = "the sum of the lines, the low bits and the parts after them";
         BlockError::require(expected == got, "payload bytes", lengths, got)
     }
+}
+
+/// Returns the bytes of `bits` bits and their summaries.
+pub(super) fn tree_bytes(bits: u64) -> u64 {
+    let words = bits.div_ceil(64);
+    words * 8 + if words > 1 { tree_bytes(words) } else { 0 }
 }
 
 const fn high(number: u64) -> u32 {

@@ -58,6 +58,8 @@ struct Started {
     ranges: Option<Box<RangeBuilder>>,
     /// Whether exact range filters may answer for keys.
     allows_exact: bool,
+    /// Whether they take the place of the point filter even if they are no bitmaps.
+    replaces_by_any: bool,
     /// For each extractor, the first key that has a part; the extractor of ranges comes last.
     witnesses: Vec<Witness>,
     has_range_extractor: bool,
@@ -82,8 +84,8 @@ enum Points {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilters {
-    /// How the point filter was built; `None` if the store has no policy, the policy declined, or the range filter is
-    /// exact.
+    /// How the point filter was built; `None` if the store has no policy, the policy declined, or the range filter takes
+    /// its place.
     pub point_report: Option<BuildReport>,
     /// How the range filter was built; `None` if the store has no range policy.
     pub range_report: Option<BuildReport>,
@@ -212,7 +214,7 @@ impl Started {
     fn new(config: &Config, context: BuildContext) -> Self {
         let Config { points, partitions, ranges, reader, .. } = config;
         let policy = reader.filters.policy();
-        let allows_exact = *points != PointFilters::All;
+        let (allows_exact, replaces_by_any) = (*points != PointFilters::All, *points == PointFilters::UnlessExact);
         let points = match (points, partitions) {
             (PointFilters::None, _) => Points::None,
             (_, None) => policy.builder(&context).map_or(Points::None, Points::Whole),
@@ -233,6 +235,7 @@ impl Started {
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
             allows_exact,
+            replaces_by_any,
             witnesses,
             has_range_extractor: range_extractor.is_some(),
             hasher: context.hasher,
@@ -307,10 +310,9 @@ impl Started {
         self.allows_exact && finds_by_bytes && self.ranges.as_ref().is_some_and(|ranges| ranges.is_exact())
     }
 
-    /// Returns whether the range filter takes the place of the point filter. Split codes do not: they take eight times
-    /// as long.
-    fn has_bitmap(&self) -> bool {
-        self.is_exact() && self.ranges.as_ref().is_some_and(|ranges| ranges.is_bitmap())
+    /// Returns whether the range filter takes the place of the point filter.
+    fn replaces_points(&self) -> bool {
+        self.is_exact() && (self.replaces_by_any || self.ranges.as_ref().is_some_and(|ranges| ranges.is_bitmap()))
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -319,7 +321,7 @@ impl Started {
             Points::Whole(builder) => builder.estimated_bytes(),
             Points::Partitioned(builder) => builder.estimated_bytes(),
         };
-        let points = if self.has_bitmap() { 0 } else { points };
+        let points = if self.replaces_points() { 0 } else { points };
         // Saturating: a user-defined builder may claim any number.
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
@@ -367,9 +369,9 @@ impl Started {
             self.metadata.bounds = KeyBounds::Unknown;
         }
         self.metadata.witnesses = self.witnesses();
-        let (is_exact, has_bitmap) = (self.is_exact(), self.has_bitmap());
+        let (is_exact, replaces_points) = (self.is_exact(), self.replaces_points());
         let ranges = self.ranges.take().map(|builder| builder.finish());
-        if has_bitmap && ranges.as_ref().is_some_and(|ranges| ranges.block.is_some()) {
+        if replaces_points && ranges.as_ref().is_some_and(|ranges| ranges.block.is_some()) {
             self.points = Points::None;
         }
         let points = match core::mem::replace(&mut self.points, Points::None) {

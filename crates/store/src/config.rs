@@ -8,12 +8,20 @@ use super::partition::PartitionOptions;
 use super::ranges::RangePolicy;
 use super::reader::Reader;
 
-/// Which files get point filters, if the policy wants one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PointFilters {
+/// The files that get point filters, if the policy wants one: not those whose [range
+/// filter](super::FilterStore::with_range_filters) answers for their keys, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PointFilters {
+    /// No file.
     None,
-    /// Those without a bitmap.
+    /// Files whose range filter is not exact. An exact one that is no bitmap takes half of Bloom's bytes, but lookups
+    /// eight times as long.
+    UnlessExact,
+    /// Files whose range filter is not an exact bitmap, which is smaller and faster than any point filter.
+    #[default]
     UnlessBitmap,
+    /// All files: for readers of a block's bytes that probe by hash.
     All,
 }
 

@@ -65,7 +65,7 @@ impl FileFilters {
         &self.state.metadata
     }
 
-    /// Probes the point filter for a key, and counts the answer. A key outside of the file's bounds is absent, which is
+    /// Probes the point filter for a key, or the exact range filter in its place, and counts the answer. A key outside of the file's bounds is absent, which is
     /// counted separately. A filter that is not in memory is loaded first, if the file has a source and the budget
     /// allows it.
     #[must_use]
@@ -152,7 +152,8 @@ impl FileFilters {
         failed.or_else(|| self.state.config.trust.get().cloned())
     }
 
-    /// Returns the point filter's block, if all of it stays in memory as long as the file is open.
+    /// Returns the point filter's block, if all of it stays in memory as long as the file is open; `None` if a range
+    /// filter takes its place.
     #[must_use]
     pub fn block(&self) -> Option<&FilterBlock<Bytes>> {
         self.state.resident()

@@ -59,7 +59,7 @@ impl FilterStore {
     pub fn new(filters: Filters) -> Self {
         let config = Config {
             reader: Reader { filters, range_extractor: None },
-            points: PointFilters::UnlessBitmap,
+            points: PointFilters::default(),
             partitions: None,
             ranges: None,
             budget: None,
@@ -96,7 +96,7 @@ impl FilterStore {
             config.reader.filters = config.reader.filters.clone().with_policy(policy);
             // A policy that is set after `without_point_filters` takes effect.
             if config.points == PointFilters::None {
-                config.points = PointFilters::UnlessBitmap;
+                config.points = PointFilters::default();
             }
         })
     }
@@ -104,14 +104,13 @@ impl FilterStore {
     /// Writes files without point filters.
     #[must_use]
     pub fn without_point_filters(self) -> Self {
-        self.with(|config| config.points = PointFilters::None)
+        self.with_point_filters(PointFilters::None)
     }
 
-    /// Writes point filters also for files whose range filter is an exact bitmap, which otherwise get none: for readers
-    /// of a block's bytes that probe by hash.
+    /// Sets which files get point filters next to range filters.
     #[must_use]
-    pub fn with_all_point_filters(self) -> Self {
-        self.with(|config| config.points = PointFilters::All)
+    pub fn with_point_filters(self, files: PointFilters) -> Self {
+        self.with(|config| config.points = files)
     }
 
     /// Writes point filters in partitions; a lookup reads one of them.
@@ -120,9 +119,10 @@ impl FilterStore {
         self.with(|config| config.partitions = Some(options))
     }
 
-    /// Writes range filters as well. If the keys of a file are dense integers, its range filter is an exact bitmap. Then
-    /// the file gets no point filter, because the bitmap answers for its keys, too, unless the store has a custom hash or
-    /// does not hold whole keys: different bytes can then be one key.
+    /// Writes range filters as well. If the keys of a file are integers, at most eight of them to a key from the smallest
+    /// to the largest, its range filter is an exact bitmap. The file then gets no point filter, because the bitmap answers
+    /// for its keys, too ([`PointFilters`]); unless the store has a custom hash or does not hold whole keys, because
+    /// different bytes can then be one key. A store that only looks keys up gains as much.
     #[cfg(feature = "ranges")]
     #[must_use]
     pub fn with_range_filters(self, policy: sstfilter_range::RangePolicy) -> Self {

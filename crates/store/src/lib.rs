@@ -125,6 +125,7 @@ pub use bytes;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, ResidencyReason};
 pub use build::{BuiltFilters, FileFilterBuilder};
+pub use config::PointFilters;
 pub use error::FilterProblem;
 pub use file::FileFilters;
 pub use filter_store::FilterStore;

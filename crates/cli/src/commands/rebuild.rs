@@ -7,6 +7,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use sstfilter::kind::KindEntry;
 use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
+use sstfilter_range::RangePolicy;
 use sstfilter_store::sidecar_path;
 use sstfilter_table::{Table, TableError, TableOptions};
 
@@ -21,6 +22,7 @@ use crate::file::walk::{Found, is_directory};
 use crate::model::built::BuiltFilter;
 use crate::model::describe::{describe, describe_problem};
 use crate::model::file::FileReport;
+use crate::model::filters::EXACT_RANGE;
 use crate::print::types::PathName;
 use crate::print::{Outcome, record};
 use crate::system::{input, interrupt, progress};
@@ -148,6 +150,11 @@ fn rebuild(
     if let Some(partitions) = args.partitions.partitions {
         writing = writing.with_partitioned_filter(partitions);
     }
+    let is_exact = before.as_ref().is_some_and(|before| before.kind == EXACT_RANGE);
+    if is_exact && args.filter.policy.is_none() {
+        // The same again: no other filter is as good.
+        writing = writing.with_range_filter(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?);
+    }
     let built = table.build_sidecar(&writing).map_err(|problem| match problem {
         TableError::Checksum { .. } | TableError::Corrupt { .. } => {
             anyhow::Error::from(problem).context("`sstfilter get --salvage` prints the entries that can be read")
@@ -161,7 +168,7 @@ fn rebuild(
     ensure_replaceable(&sidecar, Some(Mark::SIDECAR))?;
     directory_of(path).map(remove_leftovers).transpose()?;
     table.install_sidecar(&built, &writing)?;
-    let after = built.point_report.as_ref().map(BuiltFilter::new).unwrap_or_default();
+    let after = built.point_report.as_ref().or(built.range_report.as_ref()).map(BuiltFilter::new).unwrap_or_default();
     Ok(RebuiltTable { path: PathName(path.to_owned()), before, after: Some(after), sized_by, failure: None })
 }
 

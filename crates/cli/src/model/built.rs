@@ -1,8 +1,9 @@
 //! What is known about a filter that was just built.
 
-use sstfilter::BuildReport;
+use sstfilter::{BuildReport, KindId};
 
 use super::file::FilterReport;
+use super::filters::EXACT_RANGE;
 use crate::print::record;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::words::group;
@@ -23,8 +24,9 @@ record! {
 impl BuiltFilter {
     pub(crate) fn new(report: &BuildReport) -> Self {
         let kind = report.used.map_or("none", |kind| kind.name());
+        let is_exact = report.used == Some(KindId::RANGE) && report.expected_fpr == 0.0 && report.distinct_keys > 0;
         Self {
-            kind: kind.to_owned(),
+            kind: if is_exact { EXACT_RANGE } else { kind }.to_owned(),
             fallback: (kind != report.requested.name()).then(|| format!("not {}: {}", report.requested, report.reason)),
             keys: Some(report.distinct_keys),
             filter_bytes: Bytes(report.block_bytes),

@@ -4,7 +4,6 @@ use sstfilter::kind::RibbonKind;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FixedPolicy, Sizing};
 
 use super::file::FileReport;
-use super::filters::EXACT_RANGE;
 use crate::file::problem::State;
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{record, words};
@@ -54,10 +53,9 @@ words! {
 }
 
 impl TableFilter {
-    /// Returns the filter of keys that readers use, unless it is exact, which no other is. If its rate does not follow
-    /// from its shape, it is the observed one.
+    /// Returns the filter of keys that readers use. If its rate does not follow from its shape, it is the observed one.
     pub(crate) fn of(file: &FileReport) -> Option<Self> {
-        let filter = file.key_filter().filter(|filter| filter.kind != EXACT_RANGE)?;
+        let filter = file.key_filter()?;
         let observed = || file.observed.as_ref()?.observed_fpr;
         let Rate(fpr) = filter.expected_fpr.or_else(observed)?;
         let keys = filter.keys.filter(|_| filter.state <= State::Fallback)?;

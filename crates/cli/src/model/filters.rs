@@ -151,7 +151,15 @@ pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
 }
 
 /// The kind of a range filter that takes the place of a point filter.
-pub(super) const EXACT_RANGE: &str = "exact range";
+pub(crate) const EXACT_RANGE: &str = "exact range";
+
+/// The form of exact filters that take the place of point filters.
+pub(crate) const BITMAP: &str = "bitmap";
+
+/// Returns how an exact filter keeps its keys.
+pub(crate) fn exact_form(info: &RangeInfo) -> Option<&'static str> {
+    info.is_exact().then_some(if info.low_bits == 0 { BITMAP } else { "split codes" })
+}
 
 /// Lengths of ranges, in units, for which expected rates are shown.
 const SHOWN_UNITS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
@@ -167,8 +175,8 @@ fn ranges_in_words(info: &RangeInfo) -> String {
         }
         RangeMap::Ordered { .. } => "ordered keys, for ranges of any length".to_owned(),
         RangeMap::Exact { .. } => {
-            let form = if info.low_bits == 0 { "a bitmap" } else { "split codes" };
-            format!("whole keys and ranges of any length, exactly, in {form}")
+            let form = exact_form(info).unwrap_or_default();
+            format!("whole keys and ranges of any length, without false positives: {form}")
         }
         _ => "unknown".to_owned(),
     }

@@ -124,10 +124,10 @@ fn tables_whose_range_filter_is_exact_need_no_other_filter() {
     run(&[&build[..], &["--files", "2"]].concat()).expect_code(0);
     let report = run(&["report", &out, "--json"]).expect_code(0).json();
     assert_eq!(report["families"][0]["total"]["kinds"], "exact range (2)", "{report}");
-    assert_eq!((&report["remarks"], &report["families"][0]["costs"]), (&json!([]), &json!([])), "{report}");
+    assert_eq!((&report["remarks"], &report["families"][0]["total"]["keys"]), (&json!([]), &9_000.into()), "{report}");
     assert_eq!((&report["files"][0]["state"], &report["files"][0]["observed"]["positives"]), (&"ok".into(), &0.into()));
     let filter = &report["files"][0]["filters"][0];
-    assert_eq!(filter["holds"], "whole keys and ranges of any length, exactly, in a bitmap", "{filter}");
+    assert_eq!(filter["holds"], "whole keys and ranges of any length, without false positives: bitmap", "{filter}");
     assert_eq!((&filter["expected_fpr"], &filter["shape"]["last_integer"]), (&0.0.into(), &13_497.into()), "{filter}");
     let rebuilt = run(&["rebuild", "--only-problems", &out, "--json"]).expect_code(0).json();
     assert_eq!(rebuilt["rebuilt"], 0, "{rebuilt}");
@@ -135,8 +135,13 @@ fn tables_whose_range_filter_is_exact_need_no_other_filter() {
     assert_eq!(run(&probe).expect_code(0).json()["answers"][0]["candidates"], 0);
     let compare = ["compare", "--input", &keys, "--keys-format", "hex", "--range-length", "10", "--json"];
     let compared = run(&compare).expect_code(0).json();
-    assert_eq!(compared["range_filters"][0]["exact"], true, "{compared}");
-    assert!(compared["advice"].as_str().unwrap().starts_with("ordered: it is exact"), "{compared}");
+    assert_eq!(compared["range_filters"][0]["exact"], "bitmap", "{compared}");
+    assert!(compared["advice"].as_str().unwrap().ends_with("writes no point filter for such a file"), "{compared}");
+    let rebuilt = run(&["rebuild", &out, "--json"]).expect_code(0).json();
+    let after = &rebuilt["tables"][0]["after"];
+    assert_eq!((&rebuilt["rebuilt"], &after["kind"]), (&2.into(), &"exact range".into()), "{rebuilt}");
+    let report = run(&["report", &out, "--json"]).expect_code(0).json();
+    assert_eq!(report["families"][0]["total"]["kinds"], "exact range (2)", "{report}");
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use sstfilter::FallbackReason;
 use sstfilter::internal::code_line::BitWriter;
 
-use super::super::params::{CodeMap, ExactMap, MAX_CODES, MAX_EXACT_LOW_BITS, RangeShape};
+use super::super::params::{CodeMap, ExactMap, MAX_CODES, MAX_EXACT_LOW_BITS, RangeShape, SAMPLE_QUOTIENTS};
 use super::super::plan::OrderedPlan;
+use super::Form;
 use super::tree::TreeWriter;
-use super::{Form, SAMPLE_QUOTIENTS};
 
 /// Bits per integer from the smallest to the largest up to which keys get a bitmap: it is probed twice as fast as split
 /// codes, which are smaller from five on.

@@ -17,13 +17,7 @@
 //! 1/100 instead of 8.8.
 
 pub(super) mod build;
-mod group;
 mod query;
 mod tree;
 
-pub use group::ExactFilters;
 pub(super) use query::{Exact, Form, bit};
-pub(super) use tree::tree_bytes;
-
-/// Zeros of the unary part from one sample to the next.
-pub(super) const SAMPLE_QUOTIENTS: u64 = 256;

@@ -8,8 +8,7 @@ use sstfilter::internal::code_line::{Portable, Select};
 use sstfilter::internal::key_head::{head, partition_point};
 
 use super::super::key_range::{end, of_keys_with_length};
-use super::super::params::{ExactMap, RangeShape};
-use super::SAMPLE_QUOTIENTS;
+use super::super::params::{ExactMap, RangeShape, SAMPLE_QUOTIENTS};
 use super::tree::Tree;
 
 /// The form of a file's keys: their length, and the bytes before the integer.

@@ -1,10 +1,6 @@
 //! Bits with summaries: finds the next set bit in a few words, however far it is.
 
-/// Returns the bytes of `bits` bits and their summaries.
-pub(crate) fn tree_bytes(bits: u64) -> u64 {
-    let words = bits.div_ceil(64);
-    words * 8 + if words > 1 { tree_bytes(words) } else { 0 }
-}
+use crate::params::tree_bytes;
 
 /// The levels of a tree, from the bits themselves to a level of one word. Damaged bytes cause wrong answers, but never
 /// a panic.

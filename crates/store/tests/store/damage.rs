@@ -238,7 +238,7 @@ fn a_scrub_reads_a_partitioned_filter_within_its_description() {
 fn a_filter_of_no_bytes_is_a_problem_and_denies_nothing() {
     let store =
         FilterStore::default().with_range_filters(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap());
-    let store = store.with_all_point_filters();
+    let store = store.with_point_filters(sstfilter_store::PointFilters::All);
     let mut builder = store.builder(FileId::random());
     numbered(0..1_000).iter().for_each(|key| builder.add_key(key));
     let (bytes, metadata) = builder.finish().seal();

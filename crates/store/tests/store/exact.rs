@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sstfilter::{FalsePositiveRate, FileId, Filters, FixedPrefix, KeyHasher, KeyParts, Probe};
 use sstfilter_range::RangePolicy;
-use sstfilter_store::{FilterBudget, FilterMetadata, FilterPart, FilterStore, FilterView, PartitionCut};
+use sstfilter_store::{FilterBudget, FilterMetadata, FilterPart, FilterStore, FilterView, PartitionCut, PointFilters};
 
 use crate::engine::{
     File, Key, all_candidates, assert_keeps_all, build, file, file_to_be_read, file_with, numbered, partitioned,
@@ -109,6 +109,9 @@ fn exact_and_other_filters_in_one_view_lose_no_key() {
     all.push(file(&store.clone().without_point_filters(), numbered((0..3_000).step_by(30))));
     let split = Arc::clone(all.last().unwrap());
     assert_eq!(split.filters.probe(&[0, 0, 0, 31]), Probe::Absent);
+    let of_any = store.clone().with_point_filters(PointFilters::UnlessExact);
+    all.push(file(&of_any, numbered((0..3_000).step_by(30))));
+    assert_eq!(parts_of(all.last().unwrap().filters.metadata()), [FilterPart::Ranges]);
     all.push(file(&store, numbered(0..500).into_iter().chain(tagged("text", 0..500))));
     let tombstone = Some((vec![0; 4], vec![0, 0, 2]));
     all.push(file_with(&store, numbered((0..3_000).step_by(3)).into_iter().collect(), tombstone));
@@ -148,7 +151,11 @@ fn point_filters_stay_where_different_bytes_can_be_one_key() {
     let letters: BTreeSet<Key> = (b'A'..=b'A').chain(b'a'..=b'z').map(|letter| vec![b'k', letter]).collect();
     for (what, store, expected) in [
         ("the default hash", store(), vec![FilterPart::Ranges]),
-        ("all point filters", store().with_all_point_filters(), vec![FilterPart::Points, FilterPart::Ranges]),
+        (
+            "all point filters",
+            store().with_point_filters(PointFilters::All),
+            vec![FilterPart::Points, FilterPart::Ranges],
+        ),
         (
             "a custom hash",
             store().with_filters(Filters::default().with_hasher(folded)),
@@ -174,7 +181,7 @@ fn point_filters_stay_where_different_bytes_can_be_one_key() {
     let store = store();
     let mut builder = store.builder(FileId::random());
     letters.iter().for_each(|key| builder.add_hash(key, store.filters().hash(key)));
-    let (of_exact, of_both) = (builder.estimated_bytes(), store.clone().with_all_point_filters());
+    let (of_exact, of_both) = (builder.estimated_bytes(), store.clone().with_point_filters(PointFilters::All));
     let built = builder.finish();
     assert_eq!(parts_of(built.metadata()), [FilterPart::Ranges]);
     assert!(built.point_report.is_none() && built.range_report.is_some());

@@ -13,6 +13,7 @@ use super::keys::{Intake, Keys};
 use super::run::CompareArgs;
 use crate::commands::options::with_prefix;
 use crate::file::context::{Context, RangePrefix};
+use crate::model::filters::{BITMAP, exact_form};
 use crate::print::types::{Bits, Bytes, Rate};
 use crate::print::{Outcome, record};
 use crate::words::units::{brief_percent, counted};
@@ -56,8 +57,9 @@ record! {
     struct MeasuredRanges {
         range_kind: &'static str [row],
         bits_per_key: Bits [row],
-        /// whether there are no false positives, so that a store writes no point filter
-        exact: bool [row],
+        /// how a filter without false positives keeps the keys: as a bitmap, which replaces the point filter of a
+        /// store, or as split codes; null for others
+        exact: Option<&'static str> [row],
         expected_fpr: Rate [row],
         /// positives over empty ranges that are independent of the keys; null if there are none
         independent_fpr: Option<Rate> [row],
@@ -118,9 +120,12 @@ fn choose(keys: &Shape<'_>, rate: f64, measured: &[MeasuredRanges]) -> (&'static
     let [ordered, ..] = measured else { return ("ordered", String::new()) };
     let (independent, beside) = (of(ordered.independent_fpr), of(ordered.beside_fpr));
     let share = brief_percent(beside);
-    if ordered.exact {
-        let why = "it is exact, because the keys are dense integers: a store writes no point filter for such files";
-        return ("ordered", why.to_owned());
+    if let Some(form) = ordered.exact {
+        let replaces = if form == BITMAP { ", and a store writes no point filter for such a file" } else { "" };
+        return (
+            "ordered",
+            format!("it has no false positives, because the keys are dense integers: {form}{replaces}"),
+        );
     }
     // Hashed codes need an integer, which these keys do not have.
     let [_, hashed] = measured else {
@@ -289,7 +294,7 @@ impl Sample<'_> {
         Ok(MeasuredRanges {
             range_kind,
             bits_per_key: Bits(filter.info().bits_per_key()),
-            exact: filter.is_exact(),
+            exact: exact_form(&filter.info()),
             expected_fpr: Rate(filter.info().expected_fpr(self.units)),
             independent_fpr: observed(&self.independent),
             beside_fpr: observed(&self.beside),

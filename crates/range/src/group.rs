@@ -2,8 +2,8 @@
 
 use sstfilter::internal::bits_of;
 
-use super::super::block::RangeFilter;
-use super::{Form, bit};
+use crate::block::RangeFilter;
+use crate::exact::{Form, bit};
 
 /// Bitmaps of files whose keys have one form. A key is parsed once for all of them, and is then one bit of each.
 #[derive(Clone, Debug)]
