@@ -150,8 +150,8 @@ fn rebuild(
     if let Some(partitions) = args.partitions.partitions {
         writing = writing.with_partitioned_filter(partitions);
     }
-    let is_exact = before.as_ref().is_some_and(|before| before.kind == EXACT_RANGE);
-    if is_exact && args.filter.policy.is_none() {
+    let is_exact = before.as_ref().is_some_and(|before| before.kind == EXACT_RANGE) && args.filter.is_default();
+    if is_exact {
         // The same again: no other filter is as good.
         writing = writing.with_range_filter(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?);
     }
@@ -169,7 +169,13 @@ fn rebuild(
     directory_of(path).map(remove_leftovers).transpose()?;
     table.install_sidecar(&built, &writing)?;
     let after = built.point_report.as_ref().or(built.range_report.as_ref()).map(BuiltFilter::new).unwrap_or_default();
-    Ok(RebuiltTable { path: PathName(path.to_owned()), before, after: Some(after), sized_by, failure: None })
+    Ok(RebuiltTable {
+        path: PathName(path.to_owned()),
+        before,
+        after: Some(after),
+        sized_by: sized_by.filter(|_| !is_exact),
+        failure: None,
+    })
 }
 
 /// Fails if readers of the table could not use a new filter.

@@ -138,7 +138,7 @@ fn tables_whose_range_filter_is_exact_need_no_other_filter() {
     assert_eq!(compared["range_filters"][0]["exact"], "bitmap", "{compared}");
     assert!(compared["advice"].as_str().unwrap().ends_with("writes no point filter for such a file"), "{compared}");
     let rebuilt = run(&["rebuild", &out, "--json"]).expect_code(0).json();
-    let after = &rebuilt["tables"][0]["after"];
+    let after = &rebuilt["rebuilt_tables"][0]["after"];
     assert_eq!((&rebuilt["rebuilt"], &after["kind"]), (&2.into(), &"exact range".into()), "{rebuilt}");
     let report = run(&["report", &out, "--json"]).expect_code(0).json();
     assert_eq!(report["families"][0]["total"]["kinds"], "exact range (2)", "{report}");
