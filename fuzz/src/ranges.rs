@@ -179,6 +179,7 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
         });
         let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
         assert!(filter.may_contain_range(range) || !has_key, "{range:?} holds {:?}", sorted[first]);
+        assert!(!filter.is_exact() || filter.may_contain_range(range) == has_key, "{range:?} holds nothing");
     }
     for end in ends {
         let next = keys.range(end.clone()..).next();
@@ -190,7 +191,7 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
         }
     }
     for key in sorted.iter().step_by(sorted.len() / 200 + 1) {
-        assert!(filter.may_contain_range(&key[..]..=&key[..]), "{key:?} is lost");
+        assert!(filter.may_contain_range(&key[..]..=&key[..]) && filter.may_contain(key), "{key:?} is lost");
     }
 }
 
