@@ -1,13 +1,12 @@
 //! Exact range filters of ids next to the point filters that they replace, as tables in Markdown. `-- --test` runs it
 //! with few keys; `-- --chart FILE` draws the sizes.
 //!
-//! The ids of a density are drawn at random from their whole range. Of ways that take turns, the fastest of several
+//! The integers of a density are ids or not at random. Of ways that take turns, the fastest of several
 //! rounds counts.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 #![expect(clippy::big_endian_bytes, reason = "ids, in the order of the numbers")]
 
-use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,17 +41,9 @@ fn drawn(number: u64, seed: u64, range: u64) -> u64 {
     KeyHash::mix(number ^ seed << 40).get() % range
 }
 
-/// Returns `count` ids of `gap` integers each, in order.
+/// Returns about `count` ids, each of the integers with the chance of one in `gap`.
 fn ids(count: u64, gap: u64, seed: u64) -> Vec<Id> {
-    if gap == 1 {
-        return (0..count).map(u64::to_be_bytes).collect();
-    }
-    let mut all = BTreeSet::new();
-    let mut numbers = 0..;
-    while (all.len() as u64) < count {
-        all.extend(numbers.next().map(|number| drawn(number, seed, count * gap)));
-    }
-    all.into_iter().map(u64::to_be_bytes).collect()
+    (0..count * gap).filter(|id| drawn(*id, seed, gap) == 0).map(u64::to_be_bytes).collect()
 }
 
 /// Sizes, and a line of the table.
@@ -61,10 +52,8 @@ fn of_gap(count: u64, gap: u64, rounds: usize) -> ([f64; 3], String) {
     let sought: Vec<Id> = (0..count).map(|number| drawn(number, 1, count * gap).to_be_bytes()).collect();
     let keys: Vec<&[u8]> = sought.iter().map(|id| &id[..]).collect();
     let ranges = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).expect("a usual rate");
-    let [bloom, ribbon] = [
-        FixedPolicy::bloom(BitsPerKey::TEN).expect("a usual size"),
-        FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).expect("a usual rate"),
-    ];
+    let bloom = FixedPolicy::bloom(BitsPerKey::TEN).expect("a usual size");
+    let ribbon = FixedPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).expect("a usual rate");
     let context = BuildContext::new(&hasher).with_expected_keys(count);
     let of_ranges = || {
         let mut builder = ranges.builder(&context);
@@ -77,7 +66,7 @@ fn of_gap(count: u64, gap: u64, rounds: usize) -> ([f64; 3], String) {
         builder.finish().block.expect("few ids")
     };
     let blocks = [of_points(&bloom), of_points(&ribbon), of_ranges()];
-    let bits = blocks.each_ref().map(|block| block.len() as f64 * 8.0 / count as f64);
+    let bits = blocks.each_ref().map(|block| block.len() as f64 * 8.0 / ids.len() as f64);
     let load = LoadContext::new(&hasher);
     let exact = RangeFilter::load(blocks[2].clone(), load).expect("it was just built");
     let points = FilterBlock::load(blocks[0].clone(), load).expect("it was just built");
@@ -89,7 +78,7 @@ fn of_gap(count: u64, gap: u64, rounds: usize) -> ([f64; 3], String) {
     };
     let times = fastest(
         rounds,
-        ids.len(),
+        keys.len(),
         [
             &|| of_points(&bloom).len(),
             &|| of_ranges().len(),
@@ -116,9 +105,8 @@ fn store_of(store: &FilterStore, count: u64, gap: u64) -> (usize, FilterView<Fil
     let (mut bytes, mut edit) = (0, ViewEdit::new());
     for number in 0..70 {
         let mut builder = store.builder(FileId::from_fingerprint(number + 1));
-        let ids = ids(count, gap, number);
-        let kept = ids.iter().filter(|id| !u64::from_be_bytes(**id).is_multiple_of(LEFT_OUT));
-        kept.for_each(|id| builder.add_key(id));
+        let kept = |id: &Id| !u64::from_be_bytes(*id).is_multiple_of(LEFT_OUT);
+        ids(count, gap, number).iter().filter(|id| kept(id)).for_each(|id| builder.add_key(id));
         let (filters, metadata) = builder.finish().seal();
         bytes += filters.len();
         edit = edit.add_to_level_0(number, Arc::new(store.open(metadata, filters)));
@@ -152,13 +140,7 @@ fn chart(sizes: &[(u64, [f64; 3])]) -> String {
         name: name.to_owned(),
         style: Style::nth(number),
         form: Form::Marked,
-        points: sizes
-            .iter()
-            .map(|(gap, bits)| Point {
-                at: (*gap as f64, bits[number]),
-                tip: format!("{name}, 1/{gap}: {:.2}", bits[number]),
-            })
-            .collect(),
+        points: sizes.iter().map(|(gap, bits)| Point { at: (*gap as f64, bits[number]), tip: String::new() }).collect(),
     };
     let names = ["blocked Bloom, 10 bits", "Ribbon, 1 %", "ordered range filter, 1 %; exact up to 1/200"];
     let chart = Chart {
@@ -175,11 +157,9 @@ fn main() {
     let is_test = arguments.iter().any(|argument| argument == "--test");
     let (count, in_file, rounds) = if is_test { (2_000, 500, 1) } else { (1_000_000, 100_000, 15) };
     println!(
-        "# Exact range filters of ids\n\nWritten by `cargo bench -p sstfilter-benches --bench ids`. {count} ids of 8 bytes,"
+        "# Exact range filters of ids\n\nWritten by `cargo bench -p sstfilter-benches --bench ids`. {count} ids of 8"
     );
-    println!(
-        "and a blocked Bloom filter of 10 bits per key. Nanoseconds per id, of the range filter / of Bloom with its hash.\n"
-    );
+    println!("bytes. Nanoseconds per id, of the range filter / of blocked Bloom with 10 bits per key and its hash.\n");
     println!("| density | bits per key | exact | build | single probe | batch |\n|--:|--:|---|--:|--:|--:|");
     let mut sizes = Vec::new();
     for gap in GAPS {
@@ -188,9 +168,9 @@ fn main() {
         sizes.push((gap, bits));
     }
     println!(
-        "\n70 overlapping files of {in_file} ids in memory: bytes of filters as a share of Bloom's, and lookups of ids that no"
+        "\n70 overlapping files of {in_file} ids in memory: bytes of filters as a share of Bloom's, and nanoseconds of a"
     );
-    println!("file has, in nanoseconds with exact range filters / with Bloom.\n");
+    println!("lookup of an id that no file has, with exact range filters / with Bloom.\n");
     println!("| density | bytes | absent id | ratio |\n|--:|--:|--:|--:|");
     [1, 2, 6].into_iter().for_each(|gap| println!("{}", of_store(in_file, gap, rounds)));
     if let Some(at) = arguments.iter().position(|argument| argument == "--chart") {

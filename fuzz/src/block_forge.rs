@@ -139,22 +139,13 @@ impl Parts {
 
     /// Resizes a range filter's payload (section 13) to the length that its parameters require, up to `most` bytes.
     pub fn fit_range_payload(&mut self, most: usize) {
-        let &[first, key_bytes, lines, codes, fourth, fifth, sixth] = &self.params[..] else { return };
+        let &[first, _, lines, codes, fourth, fifth, sixth] = &self.params[..] else { return };
         let [lines, codes, fourth, fifth, sixth] = [lines, codes, fourth, fifth, sixth].map(u64::from);
-        let [map, low_bits, ..] = first.to_le_bytes();
-        let low_words = (codes * u64::from(low_bits)).div_ceil(64);
-        let bytes = match (map, low_bits) {
-            (3, _) => lines * 80 + sixth * 8 + 8 + fifth.next_multiple_of(8),
-            (4, 0) => {
-                let mut words = (sixth << 32 | fifth) / 64 + 1;
-                let mut all = words + u64::from(key_bytes).saturating_sub(8).div_ceil(8);
-                while words > 1 {
-                    words = words.div_ceil(64);
-                    all += words;
-                }
-                all * 8
-            }
-            _ => lines * 64 + low_words * 8 + 8 + (fourth * 4).next_multiple_of(8),
+        let bytes = if first.to_le_bytes()[0] == 3 {
+            lines * 80 + sixth * 8 + 8 + fifth.next_multiple_of(8)
+        } else {
+            let low_words = (codes * u64::from(first.to_le_bytes()[1])).div_ceil(64);
+            lines * 64 + low_words * 8 + 8 + (fourth * 4).next_multiple_of(8)
         };
         if bytes <= most as u64 {
             self.payload.resize(bytes as usize, 0xa5);

@@ -131,7 +131,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
     }
 
-    /// Whether the file may contain the key; `false` is certain. If the filter is [exact](RangeInfo::is_exact), `true` is
+    /// Whether the file may contain the key; `false` is certain. If the filter is [exact](Self::is_exact), `true` is
     /// certain, too; a bitmap answers faster than a point filter.
     #[inline]
     #[must_use]
@@ -393,12 +393,6 @@ impl RangeInfo {
             }
             RangeMap::Ordered { .. } => rate_of_ordered(self.codes as f64 / self.lines as f64, self.low_bits),
         }
-    }
-
-    /// Whether the filter is exact: it has no false positives, for keys, ranges and hints.
-    #[must_use]
-    pub const fn is_exact(&self) -> bool {
-        matches!(self.map, RangeMap::Exact { .. })
     }
 
     /// Returns the bits of the whole block per distinct key; infinite for a block without keys.

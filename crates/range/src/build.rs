@@ -10,7 +10,6 @@ use sstfilter::{BlockIdentity, BuildContext, BuildReport, BuiltFilter, FallbackR
 use super::exact::build::ExactBuilder;
 use super::hashed::build::HashedBuilder;
 use super::ordered::build::OrderedBuilder;
-use super::params::RangeShape;
 use super::plan::MapPlan;
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
@@ -30,7 +29,8 @@ use super::plan::MapPlan;
 ///   because its ranges contain other keys. If keys do not ascend bytewise, no filter is built
 ///   ([`FallbackReason::KeysOutOfOrder`]). A comparator that differs only for keys that are not in this file cannot be
 ///   detected here.
-/// - **Memory**: ordered codes keep the keys of one segment and the output so far. Hashed codes keep 16 bytes per key,
+/// - **Memory**: ordered codes keep the keys of one segment and the output so far, and dense integers 2 bytes per key
+///   until [`finish`](Self::finish). Hashed codes keep 16 bytes per key,
 ///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits only the sort.
 /// - **Keys** are the bytes that bound scans: user keys, without sequence numbers.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl RangeBuilder {
     /// Adds a key, which must not be below the previous one.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
-        if let MapBuilder::Exact(builder) = &mut self.map {
+        if let (MapBuilder::Exact(builder), None) = (&mut self.map, self.refused) {
             if let Some(is_new) = builder.add(key) {
                 self.report.keys_added += 1;
                 self.report.distinct_keys += u64::from(is_new);
@@ -169,7 +169,7 @@ impl RangeBuilder {
     /// rate of other ranges depends on the keys.
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
-        let (mut report, rate, is_exact) = (self.report.clone(), self.rate, self.is_exact());
+        let (mut report, rate, is_exact) = (self.report.clone(), self.rate, self.exact_low_bits().is_some());
         let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
         if let Some(block) = &block {
             report.used = Some(KindId::RANGE);
@@ -180,22 +180,12 @@ impl RangeBuilder {
         BuiltFilter::new(block, report)
     }
 
-    /// Whether the filter would be exact if it were finished now: it then answers for single keys without false
-    /// positives.
+    /// Returns the low bits of a code if the filter would be exact if it were finished now: it then answers for single
+    /// keys, too. Without low bits, it would be a bitmap.
     #[must_use]
-    pub fn is_exact(&self) -> bool {
-        self.exact_shape().is_some()
-    }
-
-    /// Whether it would be a bitmap: it then answers for single keys faster than a point filter.
-    #[must_use]
-    pub fn is_bitmap(&self) -> bool {
-        self.exact_shape().is_some_and(|shape| shape.low_bits == 0)
-    }
-
-    fn exact_shape(&self) -> Option<RangeShape> {
+    pub fn exact_low_bits(&self) -> Option<u32> {
         let MapBuilder::Exact(builder) = &self.map else { return None };
-        builder.shape().filter(|_| self.refused.is_none())
+        builder.shape().filter(|_| self.refused.is_none()).map(|shape| shape.low_bits)
     }
 
     fn build(mut self, peak_bytes: &mut u64) -> Result<Bytes, FallbackReason> {
@@ -206,7 +196,7 @@ impl RangeBuilder {
         if let Some(reason) = self.refused {
             return Err(reason);
         }
-        if !self.is_exact() {
+        if self.exact_low_bits().is_none() {
             self.leave_exact();
         }
         let keys = self.report.distinct_keys;
@@ -236,7 +226,8 @@ impl RangeBuilder {
             }
             MapBuilder::Exact(builder) => {
                 let shape = builder.shape().ok_or(FallbackReason::TooManyKeys)?;
-                *peak_bytes = builder.buffer_bytes() + shape.payload_bytes();
+                // Below, the payload counts twice.
+                *peak_bytes = builder.buffer_bytes() + shape.payload_bytes() * 2;
                 builder.finish(shape)?
             }
         };

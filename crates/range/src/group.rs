@@ -30,10 +30,11 @@ impl<D> Default for ExactFilters<D> {
 }
 
 impl<D: AsRef<[u8]> + Clone> ExactFilters<D> {
-    /// Adds the filter at a slot below 64 and above those in use. Returns `false` if it is not a bitmap, or of keys with
-    /// another form than those before.
+    /// Adds the filter at a slot. Returns `false`, and adds nothing, unless it is a bitmap of keys with the form of those
+    /// before, and the slot is below 64 and above all in use.
     pub fn push(&mut self, slot: usize, filter: &RangeFilter<D>) -> bool {
-        let Some((form, map)) = filter.bitmap() else { return false };
+        let is_next = slot < 64 && self.slots >> slot == 0;
+        let Some((form, map)) = filter.bitmap().filter(|_| is_next) else { return false };
         if self.slots == 0 {
             (self.key_bytes, self.prefix) = (form.key_bytes, form.prefix.into());
         }
@@ -56,7 +57,6 @@ impl<D: AsRef<[u8]> + Clone> ExactFilters<D> {
     }
 
     /// Returns the slots in `which` whose files may contain the key.
-    #[inline]
     #[must_use]
     pub fn probe(&self, key: &[u8], which: u64) -> u64 {
         if which & self.slots == 0 {

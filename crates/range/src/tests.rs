@@ -21,7 +21,7 @@ use super::params::CodeMap;
 use super::view::ExactRanges;
 use super::{RangeBuilder, RangeFilter};
 use crate::hashed::mix64;
-use crate::{RangeContext, effort};
+use crate::{ExactFilters, RangeContext, effort};
 
 type Key = Vec<u8>;
 
@@ -391,6 +391,10 @@ fn keys_that_are_not_dense_integers_after_all_have_the_filter_of_any_keys() {
         ("two's complement", (-500_i64..500).map(|id| big_endian(id.cast_unsigned()).to_vec()).collect()),
         ("a gap of half the space", with(1_000, &[0x80; 8])),
         ("a gap after many keys", with(200_000, &[0x80; 8])),
+        (
+            "a gap of more than 16 bits, and one after it",
+            ids(70_000).chain([big_endian(1 << 25).to_vec(), vec![0x80; 8]]).collect(),
+        ),
     ] {
         let filter = filter_of(ordered(7, 224), &keys, None);
         assert!(!filter.is_exact(), "{what}");
@@ -408,6 +412,41 @@ fn keys_that_are_not_dense_integers_after_all_have_the_filter_of_any_keys() {
     ids(100).for_each(|id| (0..3).for_each(|_| builder.add_key(&id)));
     let report = builder.finish().report;
     assert_eq!((report.keys_added, report.distinct_keys, report.expected_fpr), (300, 100, 0.0));
+}
+
+// promise: range-filters
+#[test]
+fn bitmaps_that_are_probed_together_answer_like_each_alone() {
+    let ids = |prefix: &[u8], first: u64| {
+        let keys = (first..first + 300).filter(|id| id % 3 != 0).map(|id| [prefix, &big_endian(id)].concat());
+        filter_of(ordered(7, 224), &keys.collect(), None)
+    };
+    let mut group = ExactFilters::default();
+    let filters = [(2, ids(b"t1:", 0)), (3, ids(b"t1:", 200)), (63, ids(b"t1:", u64::MAX - 400))];
+    assert!(filters.iter().all(|(slot, filter)| group.push(*slot, filter)));
+    for slot in [64, 63, 7] {
+        assert!(!group.push(slot, &ids(b"t1:", 0)), "slot {slot}");
+    }
+    let mut others = ExactFilters::default();
+    let split = filter_of(ordered(7, 224), &(0..99).map(|id| big_endian(id * 50).to_vec()).collect(), None);
+    assert!(split.is_exact() && !others.push(0, &split) && others.slots() == 0);
+    assert!(others.push(0, &ids(b"t1:", 0)) && !others.push(1, &ids(b"t2:", 0)) && !others.push(1, &ids(b"", 0)));
+    for id in (0..600).chain(u64::MAX - 500..=u64::MAX) {
+        for key in [&b"t1:"[..], b"t2:", b"t1", b""].map(|prefix| [prefix, &big_endian(id)].concat()) {
+            let alone = filters.iter().filter(|(_, filter)| filter.may_contain(&key));
+            let alone = alone.fold(0, |slots, (slot, _)| slots | 1_u64 << slot);
+            assert_eq!(group.probe(&key, u64::MAX), !group.slots() | alone, "{key:?}");
+            assert_eq!(group.probe(&key, 0b1101), 0b0001 | alone & 0b1100, "{key:?}");
+        }
+    }
+    // Bytes that become shorter may have had any key.
+    let (keys, is_cut) = ((0..99).map(|id| big_endian(id * 5).to_vec()).collect::<BTreeSet<Key>>(), Rc::default());
+    let block = filter_of(ordered(7, 224), &keys, None).into_inner().to_vec();
+    let filter = RangeFilter::load(Shrinking(block, Rc::clone(&is_cut)), &KeyHasher::default()).unwrap();
+    let mut cut = ExactFilters::default();
+    assert!(cut.push(0, &filter));
+    is_cut.set(true);
+    assert!(keys.iter().all(|key| cut.probe(key, 1) == 1 && filter.may_contain(key)));
 }
 
 #[test]
@@ -526,6 +565,7 @@ fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
 }
 
 /// Bytes that become shorter after they were loaded, like a mapped file that is truncated.
+#[derive(Clone)]
 struct Shrinking(Vec<u8>, Rc<Cell<bool>>);
 
 impl AsRef<[u8]> for Shrinking {

@@ -47,6 +47,9 @@ pub struct FileFilterBuilder {
     interruption: Interruption,
 }
 
+/// Filters up to this size are hardly worth shrinking.
+const SMALL_BYTES: u64 = 4 << 10;
+
 /// A builder whose settings are complete.
 #[derive(Debug)]
 struct Started {
@@ -56,10 +59,10 @@ struct Started {
     parts: KeyParts,
     points: Points,
     ranges: Option<Box<RangeBuilder>>,
-    /// Whether exact range filters may answer for keys.
-    allows_exact: bool,
-    /// Whether they take the place of the point filter even if they are no bitmaps.
-    replaces_by_any: bool,
+    /// Which point filters range filters replace.
+    files_with_points: PointFilters,
+    /// Whether the point filter can shrink.
+    shrinks: bool,
     /// For each extractor, the first key that has a part; the extractor of ranges comes last.
     witnesses: Vec<Witness>,
     has_range_extractor: bool,
@@ -214,7 +217,7 @@ impl Started {
     fn new(config: &Config, context: BuildContext) -> Self {
         let Config { points, partitions, ranges, reader, .. } = config;
         let policy = reader.filters.policy();
-        let (allows_exact, replaces_by_any) = (*points != PointFilters::All, *points == PointFilters::UnlessExact);
+        let files_with_points = *points;
         let points = match (points, partitions) {
             (PointFilters::None, _) => Points::None,
             (_, None) => policy.builder(&context).map_or(Points::None, Points::Whole),
@@ -234,8 +237,8 @@ impl Started {
             metadata: FilterMetadata { file: context.file_id.unwrap_or_else(FileId::random), ..metadata },
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
-            allows_exact,
-            replaces_by_any,
+            files_with_points,
+            shrinks: context.shrinkable,
             witnesses,
             has_range_extractor: range_extractor.is_some(),
             hasher: context.hasher,
@@ -307,12 +310,23 @@ impl Started {
     /// less than all of their bytes: a lookup may then pass other bytes than the file has.
     fn is_exact(&self) -> bool {
         let finds_by_bytes = self.parts.has_whole_keys() && self.metadata.is_hashed_by_bytes();
-        self.allows_exact && finds_by_bytes && self.ranges.as_ref().is_some_and(|ranges| ranges.is_exact())
+        self.files_with_points != PointFilters::All
+            && finds_by_bytes
+            && self.ranges.as_ref().is_some_and(|ranges| ranges.exact_low_bits().is_some())
     }
 
-    /// Returns whether the range filter takes the place of the point filter.
+    /// Returns whether the range filter takes the place of the point filter. By default a bitmap does, unless the point
+    /// filter could be kept in memory in part, and the bitmap is not smaller than such a part.
     fn replaces_points(&self) -> bool {
-        self.is_exact() && (self.replaces_by_any || self.ranges.as_ref().is_some_and(|ranges| ranges.is_bitmap()))
+        let Some(ranges) = self.ranges.as_ref().filter(|_| self.is_exact()) else { return false };
+        let fits = match &self.points {
+            Points::None => true,
+            Points::Whole(builder) => {
+                !self.shrinks || ranges.estimated_bytes() <= (builder.estimated_bytes() / 2).max(SMALL_BYTES)
+            }
+            Points::Partitioned(_) => false,
+        };
+        self.files_with_points == PointFilters::UnlessExact || fits && ranges.exact_low_bits() == Some(0)
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -463,6 +477,8 @@ impl BuiltFilters {
         let section = metadata.ranges().filter(|section| section.check(&block).is_ok());
         if let Some(section) = section.filter(|_| is_of_file && is_checked && own.ranges().is_none()) {
             self.metadata.range_extractor.clone_from(&metadata.range_extractor);
+            self.metadata.whole_keys |=
+                self.metadata.points().is_none() && metadata.points().is_none() && metadata.whole_keys;
             self.push(FilterPart::Ranges, section.kind, block);
         }
         self

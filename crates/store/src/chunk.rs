@@ -56,7 +56,7 @@ pub(super) struct ChunkCore {
 pub(super) struct Group {
     pub(super) filters: FilterGroup<Bytes>,
     /// The range filters that answer for keys.
-    exact: ExactFilters,
+    pub(super) exact: Option<Box<ExactFilters>>,
     /// The part that point lookups probe the filters for, if it is a single part and common to all filters of the
     /// group.
     pub(super) one_part: Option<SharedParts>,
@@ -106,15 +106,8 @@ impl Group {
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
+        let exact = (exact.slots() != 0).then(|| Box::new(exact));
         Self { filters, exact, one_part, parts, ungrouped, counts: Arc::new(counts) }
-    }
-
-    /// Returns those of the files in `which` that exact filters do not exclude, and whether any of them has another
-    /// filter.
-    #[inline]
-    pub(super) fn by_exact(&self, which: u64, key: &[u8]) -> (u64, bool) {
-        let left = self.exact.probe(key, which);
-        (left, left & !self.exact.slots() != 0)
     }
 
     /// Returns those of the files in `which` whose filters may contain the key, by all hashes that follow from the

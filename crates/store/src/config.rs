@@ -18,7 +18,9 @@ pub enum PointFilters {
     /// Files whose range filter is not exact. An exact one that is no bitmap takes half of Bloom's bytes, but lookups
     /// eight times as long.
     UnlessExact,
-    /// Files whose range filter is not an exact bitmap, which is smaller and faster than any point filter.
+    /// Files whose range filter is not an exact bitmap, which is smaller and faster than any point filter. But it is no
+    /// bitmap in partitions, and does not shrink: with partitions, all files get point filters, and if filters shrink for
+    /// a budget, those whose bitmap is more than half as large.
     #[default]
     UnlessBitmap,
     /// All files: for readers of a block's bytes that probe by hash.

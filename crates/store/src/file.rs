@@ -128,10 +128,11 @@ impl FileFilters {
         self.point_problem().or_else(|| self.range_problem())
     }
 
-    /// Returns why the point filter is not used.
+    /// Returns why the point filter, or the range filter in its place, is not used.
     #[must_use]
     pub fn point_problem(&self) -> Option<FilterProblem> {
-        self.problem_of(&self.state.points, budget::point_failure)
+        let failure = if self.state.is_exact() { budget::range_failure } else { budget::point_failure };
+        self.problem_of(&self.state.points, failure)
     }
 
     /// Returns why the range filter is not used.

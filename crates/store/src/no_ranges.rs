@@ -19,8 +19,7 @@ without_values! {
         fn add_key(&[u8]);
         fn add_range_tombstone();
         fn estimated_bytes() -> u64;
-        fn is_exact() -> bool;
-        fn is_bitmap() -> bool;
+        fn exact_low_bits() -> Option<u32>;
         fn finish() -> BuiltFilter;
     }
     RangeFilter {

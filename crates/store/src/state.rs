@@ -105,7 +105,7 @@ impl FileState {
             let checked = if section.bytes == 0 { Err(too_short.into()) } else { checked };
             checked.map(|()| section.part).map_err(|problem| Some(problem.into()))
         };
-        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(shared)));
+        state.points = points.map_or(Err(None), |section| usable(section, state.check_points(section.part, shared)));
         state.ranges = ranges.map_or(Err(None), |section| usable(section, state.check_ranges()));
         if state.is_exact() && state.ranges.is_err() {
             state.points = state.ranges.clone();
@@ -134,11 +134,11 @@ impl FileState {
         &self.config.reader
     }
 
-    /// Checks whether the point filter can be probed, according to the description.
-    fn check_points(&self, shared: Result<SharedParts, BlockError>) -> Result<(), FilterProblem> {
+    /// Checks whether the filter that answers for keys can be probed, according to the description.
+    fn check_points(&self, part: FilterPart, shared: Result<SharedParts, BlockError>) -> Result<(), FilterProblem> {
         shared?;
-        // No known key has confirmed any of the shared parts.
-        if self.shared == SharedParts::default() {
+        // No known key has confirmed any of the shared parts; or a range filter is there, which knows no parts.
+        if self.shared == SharedParts::default() || part == FilterPart::Ranges && !self.shared.has_whole_keys() {
             return Err(BlockError::PartNotHeld.into());
         }
         let (expected, got) = (self.reader().filters.hasher().identity(), self.metadata.hash);

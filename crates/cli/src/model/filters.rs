@@ -132,7 +132,7 @@ pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
         _ => {}
     }
     FilterReport {
-        kind: if info.is_exact() { EXACT_RANGE } else { KindId::RANGE.name() }.to_owned(),
+        kind: if matches!(info.map, RangeMap::Exact { .. }) { EXACT_RANGE } else { KindId::RANGE.name() }.to_owned(),
         keys: Some(info.keys),
         filter_bytes: Length(info.block_bytes),
         bits_per_key: (info.keys > 0).then(|| Bits(info.bits_per_key())),
@@ -158,7 +158,7 @@ pub(crate) const BITMAP: &str = "bitmap";
 
 /// Returns how an exact filter keeps its keys.
 pub(crate) fn exact_form(info: &RangeInfo) -> Option<&'static str> {
-    info.is_exact().then_some(if info.low_bits == 0 { BITMAP } else { "split codes" })
+    matches!(info.map, RangeMap::Exact { .. }).then_some(if info.low_bits == 0 { BITMAP } else { "split codes" })
 }
 
 /// Lengths of ranges, in units, for which expected rates are shown.

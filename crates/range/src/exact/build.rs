@@ -100,7 +100,7 @@ impl ExactBuilder {
         let gap = span / self.keys.max(1);
         let low_bits = if span < MAX_BITMAP_GAP * self.keys { 0 } else { gap.max(1).ilog2() };
         let codes = u32::try_from(self.keys).ok().filter(|&codes| codes > 0 && u64::from(codes) <= MAX_CODES)?;
-        let key_bytes = u32::try_from(self.first_key.len()).ok();
+        let key_bytes = Some(u32::try_from(self.first_key.len()).ok()?);
         let map = CodeMap::Exact(ExactMap { first: self.first, span });
         let shape = RangeShape { map, low_bits, key_bytes, lines: 0, codes, keys: self.keys };
         let fits = low_bits <= MAX_EXACT_LOW_BITS && shape.upper_bits() <= u32::MAX.into();

@@ -180,27 +180,6 @@ fn ordered_codes_have_at_most_the_rate_of_the_bound_for_evenly_spread_ends() {
     }
 }
 
-#[test]
-fn ordered_codes_of_dense_keys_of_one_length_have_no_false_positives() {
-    // Every second four-byte number below a million, and a third of the four-byte numbers after a common prefix.
-    for prefix in [&b""[..], b"a table's name/"] {
-        let mut random = Random::new(4);
-        let key = |number: u64| [prefix, &bytes(number)[4..]].concat();
-        let present: Vec<bool> = (0..100_000).map(|_| random.one_in(3)).collect();
-        let keys: Vec<_> =
-            (0..).zip(&present).filter(|(_, present)| **present).map(|(number, _)| key(number)).collect();
-        let filter = build(&RangePolicy::ordered(ONE_PERCENT).unwrap(), &keys);
-        for start in (0..present.len()).step_by(effort::sample(3)) {
-            for length in [1, 2, 7, 40] {
-                let range = start..(start + length).min(present.len());
-                let holds = present[range.clone()].iter().any(|present| *present);
-                let ends = key(range.start as u64)..key(range.end as u64);
-                assert_eq!(filter.may_contain_range(&ends.start..&ends.end), holds, "{range:?}");
-            }
-        }
-    }
-}
-
 // promise: range-filters
 #[test]
 fn a_million_keys_take_the_bits_that_the_policies_promise() {

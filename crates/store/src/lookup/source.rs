@@ -10,6 +10,7 @@ use super::wanted::{SearchKey, Wanted};
 use crate::chunk::{Chunk, Group};
 use crate::config::Config;
 use crate::counts::Found;
+use crate::ranges::ExactFilters;
 use crate::read::FilterRead;
 use crate::state::{Answer, FileState};
 use crate::view::{Level, Order};
@@ -124,9 +125,18 @@ impl<'a, F> Visit<'a, F> {
     #[inline]
     pub(super) fn probe_exact(&mut self, config: &Config, key: &[u8]) -> Option<&'a Group> {
         let group = self.group(config)?;
-        let (left, has_others) = group.by_exact(self.left, key);
-        self.narrow(left);
-        has_others.then_some(group)
+        match &group.exact {
+            None => Some(group),
+            Some(exact) => self.narrow_by_exact(exact, key).then_some(group),
+        }
+    }
+
+    /// Does that, and returns whether any file left has another filter. Apart, so that lookups without exact filters stay
+    /// as fast as they were.
+    #[inline(never)]
+    fn narrow_by_exact(&mut self, exact: &ExactFilters, key: &[u8]) -> bool {
+        self.narrow(exact.probe(key, self.left));
+        self.left & !exact.slots() != 0
     }
 
     /// Keeps the files whose filters may contain the key, as far as these are in the group. `prepared` is the prepared
