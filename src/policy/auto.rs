@@ -18,8 +18,8 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// back to Bloom by [Ribbon's rules](crate::kind::RibbonKind). Without the feature `ribbon`, all files get Bloom, and
 /// the reports say why ([`FallbackReason::NotCompiled`](crate::FallbackReason::NotCompiled)).
 ///
-/// In a store of `sstfilter-store` with range filters, files of dense integers get an exact bitmap of 1 to 8 bits per key
-/// instead, whatever the policy is (docs/engines.md, section 4).
+/// In a store of `sstfilter-store` with range filters, files of dense integers get an exact bitmap of 1 to 8 bits per
+/// key instead, whatever the policy is (docs/engines.md, section 4).
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, KindId, KeyHasher};

@@ -30,8 +30,8 @@ impl<D> Default for ExactFilters<D> {
 }
 
 impl<D: AsRef<[u8]> + Clone> ExactFilters<D> {
-    /// Adds the filter at a slot. Returns `false`, and adds nothing, unless it is a bitmap of keys with the form of those
-    /// before, and the slot is below 64 and above all in use.
+    /// Adds the filter at a slot. Returns `false`, and adds nothing, unless it is a bitmap of keys with the form of
+    /// those before, and the slot is below 64 and above all in use.
     pub fn push(&mut self, slot: usize, filter: &RangeFilter<D>) -> bool {
         let is_next = slot < 64 && self.slots >> slot == 0;
         let Some((form, map)) = filter.bitmap().filter(|_| is_next) else { return false };

@@ -22,8 +22,8 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// of `hashed` is the same for all ranges chosen without knowledge of the seed that have no key in their end units.
 ///
 /// - Numbers and ids, with ranges over neighbouring ones: `ordered`. If all keys of a file have one length, and differ
-///   only in a big-endian integer of up to eight bytes at their end, with less than about 200 integers to a key from the
-///   smallest to the largest, the filter [is exact](crate::RangeFilter::is_exact) and has no rate.
+///   only in a big-endian integer of up to eight bytes at their end, with less than about 200 integers to a key from
+///   the smallest to the largest, the filter [is exact](crate::RangeFilter::is_exact) and has no rate.
 /// - An entity followed by a time or a version, with ranges inside an entity: `hashed`, with the entity as prefix.
 ///   `ordered` distinguishes ranges inside an entity only if the file contains about 56 or more of its keys. With
 ///   fewer, a segment of up to 224 keys spans several entities, and nearly every range inside one is positive.

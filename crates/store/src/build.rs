@@ -87,8 +87,8 @@ enum Points {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilters {
-    /// How the point filter was built; `None` if the store has no policy, the policy declined, or the range filter takes
-    /// its place.
+    /// How the point filter was built; `None` if the store has no policy, the policy declined, or the range filter
+    /// takes its place.
     pub point_report: Option<BuildReport>,
     /// How the range filter was built; `None` if the store has no range policy.
     pub range_report: Option<BuildReport>,
@@ -306,8 +306,8 @@ impl Started {
         matches!(self.points, Points::None) && self.ranges.is_none()
     }
 
-    /// Returns whether the range filter answers for keys if the file has no point filter. Not if that would find keys by
-    /// less than all of their bytes: a lookup may then pass other bytes than the file has.
+    /// Returns whether the range filter answers for keys if the file has no point filter. Not if that would find keys
+    /// by less than all of their bytes: a lookup may then pass other bytes than the file has.
     fn is_exact(&self) -> bool {
         let finds_by_bytes = self.parts.has_whole_keys() && self.metadata.is_hashed_by_bytes();
         self.files_with_points != PointFilters::All

@@ -19,8 +19,8 @@ pub enum PointFilters {
     /// eight times as long.
     UnlessExact,
     /// Files whose range filter is not an exact bitmap, which is smaller and faster than any point filter. But it is no
-    /// bitmap in partitions, and does not shrink: with partitions, all files get point filters, and if filters shrink for
-    /// a budget, those whose bitmap is more than half as large.
+    /// bitmap in partitions, and does not shrink: with partitions, all files get point filters, and if filters shrink
+    /// for a budget, those whose bitmap is more than half as large.
     #[default]
     UnlessBitmap,
     /// All files: for readers of a block's bytes that probe by hash.

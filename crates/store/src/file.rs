@@ -65,9 +65,9 @@ impl FileFilters {
         &self.state.metadata
     }
 
-    /// Probes the point filter for a key, or the exact range filter in its place, and counts the answer. A key outside of the file's bounds is absent, which is
-    /// counted separately. A filter that is not in memory is loaded first, if the file has a source and the budget
-    /// allows it.
+    /// Probes the point filter for a key, or the exact range filter in its place, and counts the answer. A key outside
+    /// of the file's bounds is absent, which is counted separately. A filter that is not in memory is loaded first, if
+    /// the file has a source and the budget allows it.
     #[must_use]
     pub fn probe(&self, key: &[u8]) -> Probe {
         let state = &self.state;

@@ -119,10 +119,10 @@ impl FilterStore {
         self.with(|config| config.partitions = Some(options))
     }
 
-    /// Writes range filters as well. If the keys of a file are integers, at most eight of them to a key from the smallest
-    /// to the largest, its range filter is an exact bitmap. The file then gets no point filter, because the bitmap answers
-    /// for its keys, too ([`PointFilters`]); unless the store has a custom hash or does not hold whole keys, because
-    /// different bytes can then be one key. A store that only looks keys up gains as much.
+    /// Writes range filters as well. If the keys of a file are integers, at most eight of them to a key from the
+    /// smallest to the largest, its range filter is an exact bitmap. The file then gets no point filter, because the
+    /// bitmap answers for its keys, too ([`PointFilters`]); unless the store has a custom hash or does not hold whole
+    /// keys, because different bytes can then be one key. A store that only looks keys up gains as much.
     #[cfg(feature = "ranges")]
     #[must_use]
     pub fn with_range_filters(self, policy: sstfilter_range::RangePolicy) -> Self {

@@ -3,8 +3,8 @@
 //! ```text
 //!  0  4  magic, the bytes "SFMD"
 //!  4  1  version
-//!  5  1  flags: bit 0 the point filter holds whole keys, or the range filter replaces it, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
-//!       its keys are not known
+//!  5  1  flags: bit 0 the point filter holds whole keys, or the range filter replaces it, bit 1 the file has keys,
+//!       bit 2 it has range tombstones, bit 3 its keys are not known
 //!  6  2  bytes of this header: 44, or more in a later release
 //!  8  8  fingerprint of the file's id
 //! 16  8  hash seed, or its fingerprint, or the engine's tag

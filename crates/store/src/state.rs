@@ -35,9 +35,9 @@ pub(super) struct FileState {
     pub(super) is_without_map: AtomicBool,
     /// A filter that was loaded has far more keys than its size is for.
     pub(super) is_overfull: AtomicBool,
-    /// The filter that answers for keys, if all of it stays in memory as long as the file is open: lookups follow one pointer less than
-    /// through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but costs files without a
-    /// resident filter 300 bytes.
+    /// The filter that answers for keys, if all of it stays in memory as long as the file is open: lookups follow one
+    /// pointer less than through its unit. Rejected: storing the block inline, which is two nanoseconds faster, but
+    /// costs files without a resident filter 300 bytes.
     pub(super) resident: Option<Arc<Held>>,
     pub(super) metadata: Arc<FilterMetadata>,
     pub(super) points: Usable,

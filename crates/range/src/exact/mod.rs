@@ -1,9 +1,9 @@
 //! The map of exact codes: keys of one length that differ in their last eight bytes only, and are dense there.
 //!
-//! Auto-increment ids, sequence numbers and slots of time are such keys. Their last bytes are an integer, and the code of
-//! a key is its distance from the file's smallest integer. All codes are stored, so the filter has no false positives,
-//! for single keys, for ranges and for the next key. No other filter comes near its size: at a density of 1 it takes
-//! one bit per key.
+//! Auto-increment ids, sequence numbers and slots of time are such keys. Their last bytes are an integer, and the code
+//! of a key is its distance from the file's smallest integer. All codes are stored, so the filter has no false
+//! positives, for single keys, for ranges and for the next key. No other filter comes near its size: at a density of 1
+//! it takes one bit per key.
 //!
 //! - *Bitmap*: one bit for each integer from the smallest to the largest, if at most eight of them come to a key.
 //! - *Split codes*, for sparser keys: the low bits of all codes, and their high bits in unary (Elias 1974, Fano 1971;

@@ -88,8 +88,8 @@ impl ExactMap {
     }
 }
 
-/// Returns 1 if a bitmap has a code, otherwise 0: a number, because a branch on it would be unpredictable. Bytes that have
-/// become shorter since they were opened may have had any code.
+/// Returns 1 if a bitmap has a code, otherwise 0: a number, because a branch on it would be unpredictable. Bytes that
+/// have become shorter since they were opened may have had any code.
 #[inline(always)]
 pub(crate) fn bit(payload: &[u8], code: u64) -> u64 {
     payload.get((code / 8) as usize).map_or(1, |byte| u64::from(byte >> (code % 8) & 1))

@@ -131,8 +131,8 @@ impl<'a, F> Visit<'a, F> {
         }
     }
 
-    /// Does that, and returns whether any file left has another filter. Apart, so that lookups without exact filters stay
-    /// as fast as they were.
+    /// Does that, and returns whether any file left has another filter. Apart, so that lookups without exact filters
+    /// stay as fast as they were.
     #[inline(never)]
     fn narrow_by_exact(&mut self, exact: &ExactFilters, key: &[u8]) -> bool {
         self.narrow(exact.probe(key, self.left));
