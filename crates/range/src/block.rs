@@ -379,7 +379,7 @@ impl RangeInfo {
     /// For hashed codes, the rate holds for all ranges without a key in their end units. For ordered codes, it is the
     /// rate of ranges of any length whose ends are spread evenly over the span of segments. It does not cover ranges
     /// near keys: the rate is lowest where keys are dense, and nearly all ranges near those keys are positive. Count
-    /// what scans find.
+    /// what scans find. For exact codes, it is 0.
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {

@@ -453,7 +453,7 @@ impl FilterMetadata {
         if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
     }
 
-    /// Returns whether the point filter holds whole keys.
+    /// Returns whether the point filter, or the range filter in its place, holds whole keys.
     #[must_use]
     pub const fn has_whole_keys(&self) -> bool {
         self.whole_keys

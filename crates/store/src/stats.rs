@@ -11,10 +11,10 @@ use sstfilter::internal::FilterCounters;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FileStats {
-    /// The answers of point filters, and their outcomes. If a filter holds only parts of keys, a missing key says
-    /// nothing about its parts: there are no false positives then, and the rate is unknown.
+    /// The answers of point filters, or range filters in their place, and the outcomes. If a filter holds only parts of
+    /// keys, a missing key says nothing about its parts: there are no false positives then, and the rate is unknown.
     pub filter: FilterStats,
-    /// The answers of range filters, and their outcomes.
+    /// The answers of other range filters, and their outcomes.
     pub ranges: FilterStats,
     /// Lookups of keys outside the bounds of a file, or that none of its writes wrote. Files of a level without
     /// overlaps are found by their bounds, and not counted here unless they have range tombstones.

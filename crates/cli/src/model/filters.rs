@@ -150,7 +150,7 @@ pub(super) fn of_ranges(block: &RangeBlock) -> FilterReport {
     .with_problem(State::Damaged, problem)
 }
 
-/// The kind of a range filter that takes the place of a point filter.
+/// The kind of a range filter without false positives, which can take the place of a point filter.
 pub(crate) const EXACT_RANGE: &str = "exact range";
 
 /// The form of exact filters that take the place of point filters.

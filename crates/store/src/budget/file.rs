@@ -27,7 +27,7 @@ pub(crate) struct File {
     /// try. Its turn is the right to read a top index.
     index: Unit,
     pub(crate) counters: FilterCounters,
-    /// `None` without a range filter.
+    /// `None` without a range filter, or if that takes the place of the point filter.
     pub(crate) range_counters: Option<Box<FilterCounters>>,
 }
 
