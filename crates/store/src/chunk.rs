@@ -12,7 +12,7 @@ use super::config::Config;
 use super::counts::ChunkCounts;
 use super::file::FileFilters;
 use super::metadata::KeyBounds;
-use super::ranges::ExactFilters;
+use super::ranges::{self, ExactFilters};
 use super::reader::SharedParts;
 use super::state::FileState;
 use super::writes::{KeyWrites, Writes};
@@ -73,7 +73,7 @@ impl Group {
     fn new(files: &[Arc<FileState>], config: &Config) -> Self {
         let mut groups = Vec::new();
         let (mut parts, mut ungrouped, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
-        let mut exact = ExactFilters::default();
+        let mut exact = None;
         for (place, file) in files.iter().enumerate() {
             // A file with range tombstones must also be read for keys that its filter excludes.
             let is_own = file.is_of(config) && !file.has_range_tombstones;
@@ -89,7 +89,10 @@ impl Group {
                         None => parts.push((file.shared, bit)),
                     }
                 }
-                None if file.resident_exact().is_some_and(|filter| is_own && exact.push(place, filter)) => {
+                None if file
+                    .resident_exact()
+                    .is_some_and(|filter| is_own && ranges::push(&mut exact, place, filter)) =>
+                {
                     grouped |= bit;
                 }
                 None => match &file.points {
@@ -106,7 +109,6 @@ impl Group {
         let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         // A chunk has at most as many files as a group has slots, so there is at most one.
         let filters = groups.pop().unwrap_or_else(FilterGroup::default);
-        let exact = (exact.slots() != 0).then(|| Box::new(exact));
         Self { filters, exact, one_part, parts, ungrouped, counts: Arc::new(counts) }
     }
 

@@ -22,6 +22,10 @@ without_values! {
         fn exact_low_bits() -> Option<u32>;
         fn finish() -> BuiltFilter;
     }
+    ExactFilters {
+        fn probe(&[u8], u64) -> u64;
+        fn slots() -> u64;
+    }
     RangeFilter {
         fn as_bytes() -> &'static [u8];
         fn checksum_without_last() -> u32;
@@ -31,21 +35,8 @@ without_values! {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct ExactFilters;
-
-impl ExactFilters {
-    pub(crate) fn push(&mut self, _: usize, filter: &RangeFilter) -> bool {
-        match filter.0 {}
-    }
-
-    pub(crate) const fn probe(&self, _: &[u8], which: u64) -> u64 {
-        which
-    }
-
-    pub(crate) const fn slots(&self) -> u64 {
-        0
-    }
+pub(crate) fn push(_: &mut Option<Box<ExactFilters>>, _: usize, filter: &RangeFilter) -> bool {
+    match filter.0 {}
 }
 
 /// Why no range filter can be used. So none is ever read.

@@ -13,6 +13,11 @@ pub(crate) type RangeFilter = sstfilter_range::RangeFilter<Bytes>;
 
 pub(crate) type ExactFilters = sstfilter_range::ExactFilters<Bytes>;
 
+/// Adds an exact filter at a slot, unless it cannot be probed with those before.
+pub(crate) fn push(group: &mut Option<Box<ExactFilters>>, slot: usize, filter: &RangeFilter) -> bool {
+    group.get_or_insert_default().push(slot, filter)
+}
+
 /// Why no range filter can be used, if none can.
 pub(crate) const UNSUPPORTED: Option<BlockError> = None;
 
