@@ -1,8 +1,8 @@
 //! Exact range filters of ids next to the point filters that they replace, as tables in Markdown. `-- --test` runs it
 //! with few keys; `-- --chart FILE` draws the sizes.
 //!
-//! The integers of a density are ids or not at random. Of ways that take turns, the fastest of several
-//! rounds counts.
+//! Each integer is an id with the chance that the density says. The ways take turns for several rounds, and the fastest
+//! round of each counts.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 #![expect(clippy::big_endian_bytes, reason = "ids, in the order of the numbers")]

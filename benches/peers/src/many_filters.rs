@@ -118,7 +118,7 @@ fn allocated<F>(
     filters.collect()
 }
 
-/// What is left of the buffers that a store allocates before a filter: blocks and indexes of many sizes, 256 bytes to
+/// Buffers that a store allocates before a filter, and keeps: blocks and indexes of many sizes, 256 bytes to
 /// 64 KiB. Of eight, four are freed again.
 fn other_buffers(filter: u64) -> impl Iterator<Item = Vec<u8>> {
     let buffers = (1..=8).map(|buffer| {

@@ -12,6 +12,30 @@ pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
     Some((prefix.get(..last)?, prefix.get(last)? + 1))
 }
 
+/// The position of an end that does not begin with the bytes that all keys share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    /// Below every key.
+    Below,
+    /// Above every key.
+    Above,
+}
+
+/// Returns the bytes of an end after those that all keys share, if it begins with them.
+#[inline(always)]
+pub(super) fn rest_after<'b>(common: &[u8], end: &'b [u8]) -> Result<&'b [u8], Beyond> {
+    // Comparing no bytes would still take a call.
+    if common.is_empty() {
+        return Ok(end);
+    }
+    match end.split_at_checked(common.len()) {
+        Some((first, rest)) if first == common => Ok(rest),
+        // An end that is a proper prefix of the common bytes is below every key, and compares so here.
+        _ if end < common => Err(Beyond::Below),
+        _ => Err(Beyond::Above),
+    }
+}
+
 /// Returns the bytes of an end, and whether it is exclusive; `None` if it is unbounded.
 #[inline(always)]
 pub(super) fn end(bound: Bound<&[u8]>) -> Option<(&[u8], bool)> {

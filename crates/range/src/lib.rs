@@ -11,7 +11,7 @@
 //!
 //! - *ordered* ([`RangePolicy::ordered`]): any byte strings, ranges of any length, and a lower bound of the file's next
 //!   key ([`RangeFilter::seek_hint`]). It promises no rate for ranges that begin or end near a key of the file.
-//!   Dense integers, such as ids, get *exact* codes instead, by themselves: 1 to 9 bits per key without any false
+//!   Dense integers, such as ids, get *exact* codes instead, by themselves: 1 to 10 bits per key without any false
 //!   positive, also for single keys ([`RangeFilter::may_contain`]).
 //! - *hashed* ([`RangePolicy::hashed`]): ranges of a declared length inside a prefix. The rate holds for all ranges
 //!   chosen without knowledge of the hash seed.

@@ -14,7 +14,7 @@ use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnit
 /// |---|---|---|
 /// | ranges | any, also unbounded | of a declared length, between keys with one prefix |
 /// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
-/// | exact | where keys of one length are dense; if all of them are, in 1 to 9 bits | no |
+/// | exact | where keys of one length are dense; if all of them are, in 1 to 10 bits | no |
 /// | lower bound of the next key | yes | no |
 ///
 /// The false positive rate of `ordered` holds for numbers if the ends of ranges are spread evenly among them. It rises

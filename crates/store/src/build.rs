@@ -306,19 +306,18 @@ impl Started {
         matches!(self.points, Points::None) && self.ranges.is_none()
     }
 
-    /// Returns whether the range filter answers for keys if the file has no point filter. Not if that would find keys
-    /// by less than all of their bytes: a lookup may then pass other bytes than the file has.
-    fn is_exact(&self) -> bool {
+    /// Returns the low bits of an exact range filter, which answers for keys if the file has no point filter. Not if
+    /// that would find keys by less than all of their bytes: a lookup may then pass other bytes than the file has.
+    fn exact_low_bits(&self) -> Option<u32> {
         let finds_by_bytes = self.parts.has_whole_keys() && self.metadata.is_hashed_by_bytes();
-        self.files_with_points != PointFilters::All
-            && finds_by_bytes
-            && self.ranges.as_ref().is_some_and(|ranges| ranges.exact_low_bits().is_some())
+        let may_answer = finds_by_bytes && self.files_with_points != PointFilters::All;
+        self.ranges.as_ref().filter(|_| may_answer)?.exact_low_bits()
     }
 
     /// Returns whether the range filter takes the place of the point filter. By default a bitmap does, unless the point
     /// filter could be kept in memory in part, and the bitmap is not smaller than such a part.
     fn replaces_points(&self) -> bool {
-        let Some(ranges) = self.ranges.as_ref().filter(|_| self.is_exact()) else { return false };
+        let (Some(low_bits), Some(ranges)) = (self.exact_low_bits(), &self.ranges) else { return false };
         let fits = match &self.points {
             Points::None => true,
             Points::Whole(builder) => {
@@ -326,7 +325,7 @@ impl Started {
             }
             Points::Partitioned(_) => false,
         };
-        self.files_with_points == PointFilters::UnlessExact || fits && ranges.exact_low_bits() == Some(0)
+        self.files_with_points == PointFilters::UnlessExact || low_bits == 0 && fits
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -383,7 +382,7 @@ impl Started {
             self.metadata.bounds = KeyBounds::Unknown;
         }
         self.metadata.witnesses = self.witnesses();
-        let (is_exact, replaces_points) = (self.is_exact(), self.replaces_points());
+        let (is_exact, replaces_points) = (self.exact_low_bits().is_some(), self.replaces_points());
         let ranges = self.ranges.take().map(|builder| builder.finish());
         if replaces_points && ranges.as_ref().is_some_and(|ranges| ranges.block.is_some()) {
             self.points = Points::None;

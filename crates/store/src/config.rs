@@ -15,8 +15,8 @@ use super::reader::Reader;
 pub enum PointFilters {
     /// No file.
     None,
-    /// Files whose range filter is not exact. An exact one that is no bitmap takes half of Bloom's bytes, but lookups
-    /// eight times as long.
+    /// Files whose range filter is not exact. One that is exact and no bitmap takes two thirds of Bloom's bytes or
+    /// more, and lookups seven times as long (`benches/results/ids.md`).
     UnlessExact,
     /// Files whose range filter is not an exact bitmap, which is smaller and faster than any point filter. But it is no
     /// bitmap in partitions, and does not shrink: with partitions, all files get point filters, and if filters shrink

@@ -34,7 +34,7 @@ pub(crate) fn neither(path: &Path) -> String {
 }
 
 words! {
-    /// What a file is, by its bytes.
+    /// The format of a file, by its bytes.
     pub(crate) enum Format {
         Other = "other",
         Table = "table",

@@ -97,7 +97,7 @@ impl OpenMap {
 /// Keys that are looked up together.
 const KEYS_AT_ONCE: usize = 1 << 14;
 
-/// What a map says about a key.
+/// The answer of a map about a key.
 #[derive(Clone)]
 pub(crate) enum Answer {
     /// Only these covered files may have it.

@@ -208,7 +208,7 @@ pub fn database(name: &str) -> String {
     format!("{FIXTURES}/databases/{name}/db")
 }
 
-/// What the engine says of a database.
+/// The engine's own account of a database.
 pub fn expected(name: &str) -> Value {
     serde_json::from_slice(&fs::read(format!("{FIXTURES}/databases/{name}/expected.json")).unwrap()).unwrap()
 }

@@ -389,7 +389,7 @@ fn partitions_of_tables_sidecars_and_filters_alone_are_probed_and_verified() {
         assert!(file["kind"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
         let shown = inspected(&[&path], 0)["filters"].clone();
         let verified = json(&["verify", &path], 0)["files"][0].clone();
-        // Those of the table and of its sidecar.
+        // The filters of the table and of its sidecar.
         let partitions: f64 = shown.as_array().unwrap().iter().map(|filter| number(&filter["partitions"])).sum();
         assert!(partitions > 2.0 && verified["partitions"] == partitions, "{verified} {shown}");
     }

@@ -317,7 +317,7 @@ fn what_the_live_version_does_not_name_is_told_and_judged_only_alone() {
     }
 }
 
-/// What becomes of the MANIFEST, the exit code, and words of the message.
+/// A change of the MANIFEST, the exit code, and words of the message.
 #[test]
 fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_same() {
     let place = Place::new();
@@ -358,7 +358,7 @@ fn a_manifest_that_cannot_be_read_is_said_and_the_tables_are_verified_all_the_sa
     assert!(shown.contains("000014.sst: the manifest of its database names it, and it is gone"), "{shown}");
 }
 
-/// What is passed by its name is meant, whatever the MANIFEST says of it, and is no file that `DB/*` happens to pass.
+/// A file that is passed by its name is read whatever the MANIFEST says of it, unlike one that `DB/*` happens to pass.
 #[test]
 fn files_that_are_passed_by_name_count_beside_live_ones_and_links_hide_nothing() {
     let place = Place::new();

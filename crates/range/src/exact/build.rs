@@ -8,8 +8,8 @@ use super::super::plan::OrderedPlan;
 use super::Form;
 use super::tree::TreeWriter;
 
-/// Bits per integer from the smallest to the largest up to which keys get a bitmap: it is probed twice as fast as split
-/// codes, which are smaller from five on.
+/// Integers to a key, from the smallest to the largest, up to which keys get a bitmap. It is probed nine times as fast
+/// as split codes, which are smaller from five on.
 const MAX_BITMAP_GAP: u64 = 8;
 
 /// Keys that may come before a file turns out to be dense: larger gaps than the mean are allowed before.

@@ -7,14 +7,14 @@
 //!
 //! - *Bitmap*: one bit for each integer from the smallest to the largest, if at most eight of them come to a key.
 //! - *Split codes*, for sparser keys: the low bits of all codes, and their high bits in unary (Elias 1974, Fano 1971;
-//!   selected by a sample for each 256 zeros). Some three bits more than the logarithm of the mean gap.
+//!   selected by a sample for each 256 zeros). Some two bits more than the logarithm of the mean gap.
 //!
 //! In front of either stands the same tree: the bits, then for each word of 64 of them a bit that says whether it has
 //! any, and so on. So the next set bit is found in a few words, however long the gap is.
 //!
 //! Rejected: bitmaps in the segments of the map of ordered codes, whose separators take more than the bitmap; and lines
-//! of 64 bytes for equal spans of integers, which overflow where keys are random, and take 9.2 bits at a density of
-//! 1/100 instead of 8.8.
+//! of 64 bytes for equal spans of integers, which overflow where keys are random, and take at least 9.1 bits at a
+//! density of 1/100 instead of 8.8.
 
 pub(super) mod build;
 mod query;

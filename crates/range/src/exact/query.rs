@@ -7,7 +7,7 @@ use sstfilter::KeyRange;
 use sstfilter::internal::code_line::{Portable, Select};
 use sstfilter::internal::key_head::{head, partition_point};
 
-use super::super::key_range::{end, of_keys_with_length};
+use super::super::key_range::{Beyond, end, of_keys_with_length, rest_after};
 use super::super::params::{ExactMap, RangeShape, SAMPLE_QUOTIENTS};
 use super::tree::Tree;
 
@@ -16,16 +16,6 @@ use super::tree::Tree;
 pub(crate) struct Form<'a> {
     pub(crate) key_bytes: usize,
     pub(crate) prefix: &'a [u8],
-}
-
-/// Where an end of a range lies.
-enum Place {
-    /// Below all keys of the form.
-    Below,
-    /// Above them.
-    Above,
-    /// At this integer, if missing bytes are zeros.
-    At(u64),
 }
 
 impl<'a> Form<'a> {
@@ -50,16 +40,9 @@ impl<'a> Form<'a> {
             return None;
         }
         match key.split_last_chunk::<8>() {
-            Some((prefix, &integer)) => self.has_prefix(prefix).then_some(BigEndian::read_u64(&integer)),
+            Some((prefix, &integer)) => rest_after(self.prefix, prefix).ok().map(|_| BigEndian::read_u64(&integer)),
             None => Some(self.of_head(key)),
         }
-    }
-
-    /// Whether the bytes before an integer are those of the form.
-    #[inline(always)]
-    fn has_prefix(&self, prefix: &[u8]) -> bool {
-        // Comparing no bytes would still take a call, longer than the rest of a probe.
-        self.prefix.is_empty() || prefix == self.prefix
     }
 
     /// Returns the integer of at most eight bytes.
@@ -68,15 +51,10 @@ impl<'a> Form<'a> {
         head(bytes) >> (64 - 8 * self.key_bytes.clamp(1, 8) as u32)
     }
 
-    /// Returns the place of an end that is not longer than keys.
+    /// Returns the integer of an end that is not longer than keys, padded with zeros.
     #[inline(always)]
-    fn place(&self, end: &[u8]) -> Place {
-        match end.split_at_checked(self.prefix.len()) {
-            Some((prefix, rest)) if self.has_prefix(prefix) => Place::At(self.of_head(rest)),
-            // An end that is a proper prefix of the bytes is below every key, and compares so.
-            _ if end < self.prefix => Place::Below,
-            _ => Place::Above,
-        }
+    fn padded(&self, end: &[u8]) -> Result<u64, Beyond> {
+        rest_after(self.prefix, end).map(|rest| self.of_head(rest))
     }
 }
 
@@ -152,11 +130,11 @@ impl<'a> Exact<'a> {
     #[inline(always)]
     fn lowest(&self, lower: Bound<&[u8]>) -> Option<u64> {
         let Some((bound, is_exclusive)) = end(lower) else { return Some(0) };
-        let integer = match self.form.place(bound) {
-            Place::Below => return Some(0),
-            Place::Above => return None,
+        let integer = match self.form.padded(bound) {
+            Err(Beyond::Below) => return Some(0),
+            Err(Beyond::Above) => return None,
             // An exclusive end has the length of keys.
-            Place::At(integer) => integer.checked_add(is_exclusive.into())?,
+            Ok(integer) => integer.checked_add(is_exclusive.into())?,
         };
         Some(integer.saturating_sub(self.map.first)).filter(|&code| code <= self.map.span)
     }
@@ -165,10 +143,10 @@ impl<'a> Exact<'a> {
     #[inline(always)]
     fn highest(&self, upper: Bound<&[u8]>) -> Option<u64> {
         let Some((bound, is_exclusive)) = end(upper) else { return Some(self.map.span) };
-        let integer = match self.form.place(bound) {
-            Place::Below => return None,
-            Place::Above => return Some(self.map.span),
-            Place::At(integer) => integer.checked_sub(is_exclusive.into())?,
+        let integer = match self.form.padded(bound) {
+            Err(Beyond::Below) => return None,
+            Err(Beyond::Above) => return Some(self.map.span),
+            Ok(integer) => integer.checked_sub(is_exclusive.into())?,
         };
         Some(integer.checked_sub(self.map.first)?.min(self.map.span))
     }

@@ -4,8 +4,8 @@ use core::ops::Bound;
 
 use sstfilter::internal::code_line::{QUOTIENT_BITS, Select};
 
-use super::segments::{Beyond, Segment, Segments};
-use crate::key_range::{end, of_keys_with_length};
+use super::segments::{Segment, Segments};
+use crate::key_range::{Beyond, end, of_keys_with_length};
 use crate::lines::{Code, Lines};
 use sstfilter::KeyRange;
 use sstfilter::internal::key_head::head;

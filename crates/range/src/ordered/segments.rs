@@ -3,6 +3,7 @@
 use core::cmp::Ordering;
 use core::hint::select_unpredictable;
 
+use super::super::key_range::{Beyond, rest_after};
 use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
 use super::super::window::{Cells, window};
 use sstfilter::internal::key_head::{head, partition_point};
@@ -34,15 +35,6 @@ pub(crate) struct Segment<'a> {
     pub(super) low_bits: u32,
 }
 
-/// The position of a bound that does not begin with the bytes that all keys share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beyond {
-    /// Below every key.
-    Below,
-    /// Above every key.
-    Above,
-}
-
 impl<'a> Segments<'a> {
     #[inline(always)]
     pub(crate) fn new(
@@ -65,15 +57,7 @@ impl<'a> Segments<'a> {
     /// Returns the bytes of a bound after the common ones, if it begins with them.
     #[inline(always)]
     pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Beyond> {
-        if self.common.is_empty() {
-            return Ok(bound);
-        }
-        match bound.split_at_checked(self.common.len()) {
-            Some((common, rest)) if common == self.common => Ok(rest),
-            // A bound that is a proper prefix of the common bytes is below every key, and compares so here.
-            _ if bound < self.common => Err(Beyond::Below),
-            _ => Err(Beyond::Above),
-        }
+        rest_after(self.common, bound)
     }
 
     #[inline(always)]
